@@ -21,13 +21,12 @@ from backendai.files.tar_reading import Member, TarReader
 from backendai.files.tree import FolderTree
 from backendai.files.unpacking import Item, Outcome
 
-_KEPT_IN_MEMORY = 2**20  # of one member; larger ones go to the disk as they come
+_KEPT_IN_MEMORY = 2**20  # bytes of one member; larger ones are written to disk while they arrive
 _BATCH_BYTES, _BATCH_ITEMS = 32 * 2**20, 500
 _READABLE, _USUAL_MODES = 0o600, 0o755
 
 
 def add_routes(router: web.UrlDispatcher) -> None:
-    """Add the routes of this module."""
     router.add_get("/v1/folders/{folder}/archive", download, allow_head=False)
     router.add_put("/v1/folders/{folder}/archive", upload)
 
@@ -50,7 +49,7 @@ async def download(request: web.Request) -> web.StreamResponse:
     else:
         stream = await asked.run(_begin_tar, paths)
     try:
-        data = await asked.host.run_long(_gather, stream)  # what is wrong with the paths is seen here
+        data = await asked.host.run_long(_gather, stream)  # raises for invalid paths before the response starts
         await response.prepare(request)
         request[ANSWER_STARTED] = True
         while data:
@@ -58,7 +57,7 @@ async def download(request: web.Request) -> web.StreamResponse:
             data = await asked.host.run_long(_gather, stream)
         await response.write_eof()
     finally:
-        with contextlib.suppress(ValueError):  # a thread that hangs is in it still
+        with contextlib.suppress(ValueError):  # a hanging thread still runs the generator
             stream.close()  # type: ignore[attr-defined]
     return response
 
@@ -83,7 +82,7 @@ async def _unpack(reader: TarReader, batch: _Batch, outcome: Outcome) -> None:
             if (item := await _take(batch, reader, member, outcome)) is not None:
                 await batch.add(item, outcome)
     except Refusal as refusal:
-        await batch.finish(outcome)  # what has come whole is kept; sent again, it is skipped
+        await batch.finish(outcome)  # complete files are kept, and skipped when sent again
         refusal.details = {**refusal.details, "written": outcome.written, "skipped": outcome.skipped}
         raise
     except BaseException:
@@ -120,7 +119,7 @@ class _Batch:
         outcome.add(done)
 
     async def finish(self, outcome: Outcome) -> None:
-        """Move the last members to their paths, and make the names of all durable: the answer promises them."""
+        """Move the last members to their paths, and sync the names of all, as the response promises them."""
         await self.flush(outcome)
         if outcome.written:
             await self.asked.run_long(unpacking.sync_names)

@@ -1,4 +1,4 @@
-"""Changes a folder: creates directories, moves and copies entries. A replaced entry that is no file goes to the
+"""Changes a folder: creates directories, moves and copies entries. A replaced entry other than a file is moved to the
 trash."""
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from backendai.files.trash import put_into_trash
 from backendai.files.tree import FolderTree, opened_part
 
 _FICLONE = 0x40049409
-_AT_ONCE = 2**26  # of copy_file_range, so that progress is seen
+_AT_ONCE = 2**26  # bytes per copy_file_range, so that progress is visible
 _BUFFER = 2**20
 _STALE_TRIES = 3
 _OF_THE_ENTRY = (errno.EACCES, errno.EIO, errno.EPERM, errno.ESTALE)
@@ -79,8 +79,8 @@ def copy(tree: FolderTree, source: Parts, target: Parts, *, overwrite: bool, now
 
 
 def make_room(tree: FolderTree, target: Parts, is_file: bool, *, now: float) -> None:
-    """Move the entry at the target path to the trash. Two files are left: renaming replaces one by the other at
-    once."""
+    """Move the entry at the target path to the trash. Does nothing if both are files, as a rename replaces a file
+    atomically."""
     with beneath.parent_of(tree.data, target) as (parent, name):
         try:
             mode = os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode
@@ -91,7 +91,7 @@ def make_room(tree: FolderTree, target: Parts, is_file: bool, *, now: float) -> 
 
 
 def part_name() -> bytes:
-    """Return a unique name for a file in ``incoming``; leftovers are recognized by its form."""
+    """Return a unique name for a file in ``incoming``; a sweep recognises leftovers by its form."""
     return f"{uuid.uuid4().hex}.part".encode()
 
 
@@ -104,9 +104,11 @@ def copy_tree(
     written: Progress,
     copied: Progress = lambda _: None,
 ) -> None:
-    """Copy one entry of an open directory, with everything in it, into another directory. Links are copied as links,
-    devices are left out. Files that exist with the same size and time are kept, so a copy can be resumed. Nothing is
-    synced. A Refusal names its entry."""
+    """Copy an entry of an open directory, with all its contents, into another directory.
+
+    Links are copied as links, devices are skipped. Files that exist with the same size and time are kept, so that a
+    copy can be resumed. Nothing is synced. Raises a Refusal that names the failed entry.
+    """
     copy = _Copy(source, target, written, copied)
     waiting = copy.entry(source, target, (name,), (new_name,))
     directories = []
@@ -126,12 +128,12 @@ def copy_tree(
 
 
 def is_leftover(name: bytes) -> bool:
-    """Return whether a network file system keeps a deleted file under this name while a program has it open."""
+    """Return whether a network file system gives this name to deleted files that are open."""
     return _LEFTOVER.match(name) is not None
 
 
 class _Directory(NamedTuple):
-    """A directory whose content is to be copied: where it is, where to, and what it was."""
+    """A directory to copy: its path, its target path, and its status."""
 
     parts: Parts
     to: Parts
@@ -164,8 +166,11 @@ class _Copy:
         return found
 
     def entry(self, old: int, new: int, parts: Parts, to: Parts) -> list[_Directory]:
-        """Copy one entry between open directories; returns it if it is a directory. Tries again by the whole paths
-        where a network file system has lost its handle. A Refusal names the entry."""
+        """Copy one entry between open directories; returns it if it is a directory.
+
+        Retries by the complete paths after a stale handle of a network file system. Raises a Refusal that names the
+        entry.
+        """
         for left in reversed(range(_STALE_TRIES)):
             try:
                 if left == _STALE_TRIES - 1:
@@ -195,7 +200,7 @@ class _Copy:
 
 
 def _copy_one(old: int, name: bytes, new: int, new_name: bytes, written: Progress) -> os.stat_result | None:
-    """Copy one file, link or empty directory; returns what a directory was, to go on in it."""
+    """Copy one file, link or empty directory; returns a directory's status, for copying its contents."""
     try:
         found = os.stat(name, dir_fd=old, follow_symlinks=False)
     except FileNotFoundError:
@@ -212,7 +217,7 @@ def _copy_one(old: int, name: bytes, new: int, new_name: bytes, written: Progres
 
 
 def copy_file(old: int, name: bytes, new: int, new_name: bytes, written: Progress) -> None:
-    """Copy a regular file with mode and time, sharing its blocks where the file system can."""
+    """Copy a regular file with mode and time; shares its blocks if the file system supports that."""
     try:
         source = beneath.open_file(old, (name,), follow=False)
     except FileNotFoundError:
@@ -252,7 +257,7 @@ def _copy_bytes(source: int, target: int, size: int, written: Progress) -> None:
         except OSError as error:
             if not in_the_kernel or error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
                 raise
-            in_the_kernel = False  # not between these file systems
+            in_the_kernel = False  # copy_file_range does not work between these file systems
             continue
         if done == 0:
             return

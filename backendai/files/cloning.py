@@ -31,8 +31,10 @@ from backendai.files.tree import (
 def order(
     root: int, folder_id: UUID, version: int, source: UUID, linkable: Sequence[Path], told: Mapping[str, Any]
 ) -> None:
-    """Write the order of a clone to the disk, so that a restart continues it. Refuses with 404 an unknown source, with
-    409 an existing target, with 507 a source above the target's limit."""
+    """Write the order of a clone to disk, so that a restart continues it.
+
+    Refuses an unknown source (404), an existing target (409), and a source above the target's limit (507).
+    """
     with opened_folder(root, source, linkable) as tree:
         size = read_size(tree.base)
     state = state_of(root, folder_id)
@@ -73,7 +75,7 @@ def fill(root: int, folder_id: UUID, linkable: Sequence[Path], progress: Progres
 
 
 def give_up(root: int, folder_id: UUID) -> bool:
-    """Move the files of a failed clone aside; return whether there were any."""
+    """Move the files of a failed clone aside; returns whether there were any."""
     with suppress(FileNotFoundError), opened_place(root, STAGING) as staging:
         os.close(beneath.open_directory(staging, (str(folder_id).encode(),), follow=False))
         return set_aside(root, folder_id, None)
@@ -81,19 +83,19 @@ def give_up(root: int, folder_id: UUID) -> bool:
 
 
 def _lock(base: int) -> None:
-    """Lock a clone, so that one of several file servers of the host fills it. Raises Stopped in the others."""
+    """Lock a clone, so that only one of a host's file servers fills it. Raises Stopped in the others."""
     try:
         fcntl.flock(base, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         raise Stopped from error
     except OSError:
-        pass  # this file system has no locks
+        pass  # the file system does not support locks
 
 
 def _copy_all(source: int, base: int, progress: Progress, limit: int | None) -> None:
     def written(count: int) -> None:
         progress.add_bytes(count)
-        if limit is not None and progress.bytes > limit:  # it was not measured, or has grown since
+        if limit is not None and progress.bytes > limit:  # the source was not measured, or has grown since
             message = f"The files of the source exceed the {limit} bytes of the clone. Ask for a larger limit."
             raise Refusal(507, "quota", message, limit=limit)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from backendai.core.errors import UserError
 
 DEFAULT_BIND = "127.0.0.1:8093"
-KEY_FILE = "file-server.json"  # in the data folder of bin/up: deployment and public key, which are no secrets
+KEY_FILE = "file-server.json"  # in the data folder of bin/up; deployment and public key are not secret
 _HOST = re.compile(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?\Z")
 _LAST_PORT = 65535
 
@@ -30,7 +30,7 @@ class FilesSettings:
     deployment: str
 
     def keys(self) -> tuple[str, str]:
-        """Return the public key and the deployment, from the settings or else from the key file as it is now."""
+        """Return public key and deployment from the settings, else from the key file. Raises UserError."""
         if self.public_key:
             return self.public_key, self.deployment
         try:
@@ -45,7 +45,7 @@ class FilesSettings:
 
 
 def read_settings(environ: Mapping[str, str]) -> FilesSettings:
-    """Return the settings of the environment. Raises a UserError that names a wrong variable."""
+    """Return the settings from the environment. Raises UserError with the name of an invalid variable."""
     data = Path(environ.get("BACKENDAI_DATA", "") or Path(__file__).resolve().parent.parent.parent / "var").absolute()
     hosts = read_hosts(environ.get("BACKENDAI_STORAGE_HOSTS", "")) or {"local": data / "folders"}
     address, port = read_bind(environ.get("BACKENDAI_FILES_BIND", "") or DEFAULT_BIND)
@@ -73,7 +73,7 @@ def read_hosts(text: str) -> dict[str, Path]:
 
 
 def read_bind(text: str) -> tuple[str, int]:
-    """Return address and port, from ``address:port``."""
+    """Return address and port from ``address:port``. Raises UserError."""
     address, _, port = text.rpartition(":")
     if not address or not port.isascii() or not port.isdigit() or not 1 <= int(port) <= _LAST_PORT:
         message = f"BACKENDAI_FILES_BIND: {text!r} cannot be used: write address:port, such as {DEFAULT_BIND}."
@@ -82,7 +82,7 @@ def read_bind(text: str) -> tuple[str, int]:
 
 
 def read_linkable(text: str) -> tuple[Path, ...]:
-    """Return the paths below which folders may show existing directories, from ``/path,/path``."""
+    """Return the paths below which existing directories can become folders, from ``/path,/path``."""
     paths = [Path(word.strip()) for word in text.split(",") if word.strip()]
     for path in paths:
         if not path.is_absolute() or ".." in path.parts or path == Path(os.sep):

@@ -40,14 +40,14 @@ class Draft:
 
 
 def open_content(tree: FolderTree, parts: Parts) -> OpenedFile:
-    """Open a regular file for reading, through links that stay in the folder."""
+    """Open a regular file for reading; follows links that stay in the folder."""
     descriptor = beneath.open_file(tree.data, parts, follow=True)
     found = os.fstat(descriptor)
     return OpenedFile(io.FileIO(descriptor), found.st_size, found.st_mtime, etag_of(found))
 
 
 def read_at(root: int, file: io.FileIO, offset: int, size: int) -> bytes:
-    """Return bytes of an open file; fewer at its end."""
+    """Return ``size`` bytes of an open file; fewer at its end."""
     return os.pread(file.fileno(), size, offset)
 
 
@@ -71,13 +71,13 @@ def begin(tree: FolderTree, name: bytes | None = None) -> Draft:
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     with opened_part(tree.base, INCOMING) as incoming:
         file = io.FileIO(os.open(draft, flags, _FILE_MODE, dir_fd=incoming), "r+")
-    with contextlib.suppress(OSError):  # some file systems have no locks; leftovers then go by their age
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # while it is held, somebody writes
+    with contextlib.suppress(OSError):  # without locks, leftovers are deleted by their age
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # held by the writer until the end
     return Draft(draft, file)
 
 
 def append(root: int, draft: Draft, data: bytes) -> None:
-    """Write all the bytes at the end of the draft."""
+    """Append all bytes to the draft."""
     view = memoryview(data)
     while view:
         view = view[os.write(draft.file.fileno(), view) :]

@@ -19,7 +19,7 @@ from backendai.files.serving import ANSWER_STARTED, Asked, admit, query_path, sw
 
 _CHUNK = 2**20
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})\Z")
-# What people upload never runs as the portal, even where a browser shows it.
+# Uploaded content must never run with the portal's origin, even if a browser displays it.
 SAFETY = {
     "X-Content-Type-Options": "nosniff",
     "Content-Security-Policy": "sandbox; default-src 'none'; img-src 'self'; media-src 'self'",
@@ -29,7 +29,6 @@ SAFETY = {
 
 
 def add_routes(router: web.UrlDispatcher) -> None:
-    """Add the routes of this module."""
     folder = "/v1/folders/{folder}"
     router.add_get(f"{folder}/content", download)
     router.add_put(f"{folder}/content", upload)

@@ -22,7 +22,7 @@ from backendai.files.refusals import Refusal
 from backendai.files.tree import FolderTree, read_size
 
 Key = tuple[Any, ...]
-MOST_SORTED = 20_000  # beyond, a list is by name only: nothing has to be asked of every file
+MOST_SORTED = 20_000  # larger directories are listed by name only, without a stat of every file
 MOST_PER_PAGE = 1000
 _MOST_FOUND = 500
 
@@ -38,7 +38,7 @@ class Order:
 
 
 def shown(name: bytes) -> dict[str, str]:
-    """Return a name for JSON: as text, and also its exact bytes if it is not UTF-8."""
+    """Return a name for JSON: as text, and additionally in base64url if it is not UTF-8."""
     try:
         return {"name": name.decode()}
     except UnicodeDecodeError:
@@ -92,7 +92,8 @@ def read_entry(tree: FolderTree, parts: Parts) -> dict[str, Any]:
 
 
 def read_page(tree: FolderTree, parts: Parts, order: Order) -> dict[str, Any]:
-    """Return one page of a directory. Directories come first; beyond 20,000 entries it is by name, and says so."""
+    """Return one page of a directory, subdirectories first. Above 20,000 entries it is always sorted by name, which the
+    result says."""
     directory = beneath.open_directory(tree.data, parts, follow=True)
     try:
         names = names_of(directory)
@@ -100,7 +101,7 @@ def read_page(tree: FolderTree, parts: Parts, order: Order) -> dict[str, Any]:
         if order.by == "name" and not order.descending:
             chosen, following = _cut_sorted(names, order)
         else:
-            # Directories come first in either direction.
+            # Directories come first in both orders.
             keys: list[Key] = [(is_file is not order.descending, name) for is_file, name in names]
             if is_sorted and order.by != "name":
                 keys = list(_with_facts(directory, keys, order.by))
@@ -116,7 +117,8 @@ def read_page(tree: FolderTree, parts: Parts, order: Order) -> dict[str, Any]:
 def search(
     tree: FolderTree, parts: Parts, words: str, *, until: float, stopped: threading.Event, clock: Callable[[], float]
 ) -> dict[str, Any]:
-    """Return entries below a path whose name holds ``words``, in any case; stops at ``until`` or when told."""
+    """Return entries below a path whose names contain ``words``, case-insensitively. Ends at ``until`` or when
+    ``stopped`` is set."""
     wanted = words.casefold()
     found: list[dict[str, Any]] = []
     top = beneath.open_directory(tree.data, parts, follow=True)
@@ -132,7 +134,7 @@ def search(
 
 
 def bytes_below(tree: FolderTree, parts: Parts) -> int:
-    """Return how many bytes the files at and below a path have. Raises FileNotFoundError."""
+    """Return the total bytes of files at and below a path. Raises FileNotFoundError."""
     with beneath.parent_of(tree.data, parts) as (parent, name):
         found = os.stat(name, dir_fd=parent, follow_symlinks=False)
         if not stat.S_ISDIR(found.st_mode):
@@ -145,7 +147,7 @@ def bytes_below(tree: FolderTree, parts: Parts) -> int:
 
 
 def size_of(parent: int, name: bytes) -> int:
-    """Return the bytes of a regular file; 0 for anything else."""
+    """Return a regular file's size in bytes; 0 for other entries."""
     try:
         found = os.stat(name, dir_fd=parent, follow_symlinks=False)
     except FileNotFoundError:
@@ -157,7 +159,7 @@ def _describe(directory: int, name: bytes) -> dict[str, Any] | None:
     try:
         return describe(directory, name)
     except FileNotFoundError:
-        return None  # gone meanwhile
+        return None  # deleted meanwhile
 
 
 def _with_facts(directory: int, names: list[Key], by: str) -> Iterator[Key]:
@@ -170,7 +172,7 @@ def _with_facts(directory: int, names: list[Key], by: str) -> Iterator[Key]:
 
 
 def _cut_sorted(names: Names, order: Order) -> tuple[list[Key], str | None]:
-    """Return the names of this page and the cursor of the next; costs no look at the others."""
+    """Return this page's names, and the next page's cursor. Does not iterate over other names."""
     after = _read_cursor(order.after) if order.after else None
     if after and len(after) != 2:
         raise _other_order()
@@ -183,7 +185,7 @@ def _other_order() -> Refusal:
 
 
 def _cut(keys: list[Key], order: Order) -> tuple[list[Key], str | None]:
-    """Return the keys of this page and the cursor of the next."""
+    """Return this page's keys, and the next page's cursor."""
     if order.after:
         after = _read_cursor(order.after)
         if after and len(after) != len(keys[0] if keys else after):

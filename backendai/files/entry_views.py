@@ -1,4 +1,4 @@
-"""Requests about what lies in a folder: lists, changes, the trash."""
+"""Handles requests for a folder's entries: lists, changes, and the trash."""
 
 from __future__ import annotations
 
@@ -34,7 +34,6 @@ _SORTS = ("name", "size", "mtime")
 
 
 def add_routes(router: web.UrlDispatcher) -> None:
-    """Add the routes of this module."""
     folder = "/v1/folders/{folder}"
     router.add_get(f"{folder}/entries", list_entries)
     router.add_get(f"{folder}/entry", show_entry)
@@ -50,7 +49,7 @@ def add_routes(router: web.UrlDispatcher) -> None:
 
 
 async def list_entries(request: web.Request) -> web.Response:
-    """Answer with one page of a directory."""
+    """Return one page of a directory."""
     asked, query = admit(request, "view"), request.query
     by, order = query.get("sort", "name") or "name", query.get("order", "asc") or "asc"
     if by not in _SORTS or order not in ("asc", "desc"):
@@ -61,13 +60,13 @@ async def list_entries(request: web.Request) -> web.Response:
 
 
 async def show_entry(request: web.Request) -> web.Response:
-    """Answer with one entry."""
+    """Return one entry."""
     asked = admit(request, "view")
     return web.json_response(await asked.run(entries.read_entry, query_path(request)))
 
 
 async def search_entries(request: web.Request) -> web.Response:
-    """Answer with entries whose name holds the words; ends when the caller leaves."""
+    """Return entries whose names contain the words; stops if the client disconnects."""
     asked, words = admit(request, "view"), request.query.get("q", "").strip()
     if not words:
         raise Refusal(422, "bad-value", "q is empty: name a part of what you look for.")
@@ -83,7 +82,7 @@ async def search_entries(request: web.Request) -> web.Response:
 
 
 async def create_directory(request: web.Request) -> web.Response:
-    """Make a directory."""
+    """Create a directory."""
     asked, body = admit(request, "edit"), await read_body(request)
     parts = body_path(body)
     await asked.run(changes.make_directory, parts)
@@ -99,7 +98,7 @@ async def move_entry(request: web.Request) -> web.Response:
 
 
 async def copy_entry(request: web.Request) -> web.Response:
-    """Copy an entry within the folder: to the path ``target``, or under its name to the directory ``into``."""
+    """Copy an entry within the folder: to the path ``target``, or with its name into the directory ``into``."""
     asked, body = admit(request, "edit"), await read_body(request)
     source = body_path(body, "source")
     target = (*body_path(body, "into"), *source[-1:]) if "into" in body else body_path(body, "target")
@@ -113,7 +112,7 @@ async def copy_entry(request: web.Request) -> web.Response:
 
 
 async def delete_entries(request: web.Request) -> web.Response:
-    """Move entries to the trash of the folder, or with ``forever`` past it; what is gone already is passed over."""
+    """Move entries to the folder's trash, or delete them with ``forever``; skips missing ones."""
     asked, body = admit(request, "edit"), await read_body(request)
     told = body.get("paths")
     if not isinstance(told, list) or not 1 <= len(told) <= _MOST_DELETIONS:
@@ -132,14 +131,14 @@ async def delete_entries(request: web.Request) -> web.Response:
 
 
 async def list_trash(request: web.Request) -> web.Response:
-    """Answer with what was deleted."""
+    """Return the deleted entries in the trash."""
     asked = admit(request, "view")
     limit = whole(request.query.get("limit"), "limit", 200, least=1, most=MOST_PER_PAGE)
     return web.json_response(await asked.run(trash.list_trash, after=request.query.get("after", ""), limit=limit))
 
 
 async def restore_item(request: web.Request) -> web.Response:
-    """Put an item of the trash back."""
+    """Restore an item of the trash."""
     asked, body = admit(request, "edit"), await read_body(request)
     overwrite = switch(body.get("overwrite"), "overwrite")
     return web.json_response(
@@ -148,13 +147,13 @@ async def restore_item(request: web.Request) -> web.Response:
 
 
 async def purge_item(request: web.Request) -> web.Response:
-    """Remove an item of the trash for good."""
+    """Purge an item of the trash."""
     asked = admit(request, "edit")
     return _removing(asked, [await asked.run(trash.hide_item, request.match_info["item"])])
 
 
 async def empty_trash(request: web.Request) -> web.Response:
-    """Remove everything in the trash for good."""
+    """Purge all items of the trash."""
     asked = admit(request, "edit")
     return _removing(asked, await asked.run(_hide_all))
 
@@ -165,7 +164,7 @@ def _hide_all(tree: FolderTree) -> list[bytes]:
 
 
 def _removing(asked: Asked, hidden: list[bytes]) -> web.Response:
-    """Answer that it is gone, and take it from the disk afterwards."""
+    """Return the number of purged items, and delete them from disk afterwards."""
     asked.server.later(_remove(asked, hidden))
     return web.json_response({"removed": len(hidden)}, status=202)
 
@@ -176,7 +175,7 @@ async def _remove(asked: Asked, hidden: list[bytes]) -> None:
 
 
 async def _copy(asked: Asked, source: Parts, target: Parts, overwrite: bool, progress: Progress) -> None:
-    """Copy an entry; what was written of a copy that fails is not counted."""
+    """Copy an entry; the bytes of a failed copy are not counted."""
     progress.total_bytes = await asked.run_in_background("operation", entries.bytes_below, source)
     async with asked.room(progress.total_bytes) as room:
 
@@ -206,7 +205,7 @@ def _delete(tree: FolderTree, paths: list[Parts], now: float, progress: Progress
     items: list[dict[str, str]] = []
     for start in range(0, len(paths), _AT_ONCE):
         some = paths[start : start + _AT_ONCE]
-        # What somebody else has deleted is passed over: that is what was asked for.
+        # Skips entries that were deleted meanwhile, as the request wanted them deleted.
         moved = trash.put_many_into_trash(tree, some, now=now)
         items += [{"id": item, **entries.shown_path(parts)} for item, parts in moved]
         progress.add_files(len(some))

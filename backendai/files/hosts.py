@@ -1,4 +1,4 @@
-"""Storage hosts of this file server: a path each, proved by its marker, and threads that only it can keep."""
+"""Storage hosts of this file server: each has a path with a marker, and threads that a hanging disk can block."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from backendai.files.workers import Call, Workers
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# A disk that is slow is waited for; one that does not even show its marker is silent, and known as such within 2.6 s.
+# Slow disks are waited for. A disk on which not even the marker can be read counts as silent, within 2.6 s.
 _PROBE_AFTER, _SILENT_AFTER, _LOOK_EVERY = 1.5, 1.0, 0.1
 _QUICK, _LONG = 6, 3  # threads
-# Each kind of work that nobody waits for has threads of its own: clones of hours hold up no removal.
+# Each kind of background work has its own threads: clones that take hours do not delay removals.
 BACKGROUND = {"clone": 2, "measure": 2, "remove": 2, "operation": 4, "sweep": 1}
 
 
 class Host:
-    """One storage host. Blocking work goes through ``run``, which ends in time even when the disk hangs."""
+    """One storage host. Blocking work goes through ``run``, which returns in time even if the disk hangs."""
 
     def __init__(self, name: str, root: Path, *, deployment: str) -> None:
         self.name, self.root, self.deployment = name, root, deployment
@@ -38,7 +38,7 @@ class Host:
         self._watch: asyncio.Task[None] | None = None
 
     def marker(self) -> Marker:
-        """Return the marker that lies there now; raises StorageMissing. Blocks while the disk hangs."""
+        """Return the marker on disk. Blocks while the disk hangs. Raises StorageMissing."""
         marker = read_marker(self.root, host=self.name, deployment=self.deployment)
         if os.geteuid() not in (0, marker.uid):
             raise StorageMissing(
@@ -48,7 +48,7 @@ class Host:
 
     @contextmanager
     def opened(self) -> Iterator[int]:
-        """Give a descriptor of the root, acting as the owner of the files; raises StorageMissing. Blocks."""
+        """Yield a descriptor of the root, with the rights of the files' owner. Blocks. Raises StorageMissing."""
         marker = self.marker()
         root = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -62,18 +62,18 @@ class Host:
         return await self._await(self._quick, self._call(work, *args, **kwargs))
 
     async def run_long(self, work: Callable[Concatenate[int, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Like ``run``, for what may take seconds: it does not keep short calls waiting."""
+        """Like ``run``, for work that may take seconds; it uses other threads, so that short calls do not wait."""
         return await self._await(self._long, self._call(work, *args, **kwargs))
 
     async def run_in_background(
         self, kind: str, work: Callable[Concatenate[int, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Like ``run``, for what nobody waits for: it is not given up while the disk is silent. ``kind``: see
+        """Like ``run``, for work that no request waits for: it is not abandoned while the disk is silent. ``kind``: see
         ``BACKGROUND``."""
         return await self._background[kind].submit(self._call(work, *args, **kwargs)).answer
 
     async def fault(self) -> str:
-        """Return why this host cannot be used now; nothing when it can."""
+        """Return why this host cannot be used; empty if it can."""
         try:
             await self.run(lambda root: None)
         except (StorageSilent, StorageMissing, OSError) as error:
@@ -81,7 +81,7 @@ class Host:
         return ""
 
     def stuck(self) -> int:
-        """Return how many threads are busy with this host now."""
+        """Return the number of busy threads of this host."""
         return sum(workers.running() for workers in (self._quick, self._long, self._probe, *self._background.values()))
 
     def _call(self, work: Callable[Concatenate[int, P], T], *args: P.args, **kwargs: P.kwargs) -> Callable[[], T]:
@@ -105,13 +105,13 @@ class Host:
         return result
 
     async def _let_it_end(self, call: Call) -> None:
-        """Wait until a call whose asker left has ended: what comes after it must not meet it."""
-        call.answer.cancel()  # one that has not started never does
+        """Wait until an abandoned call has ended, so that later calls do not overlap with it."""
+        call.answer.cancel()  # a cancelled call that has not started never starts
         while not (call.ended.done() or self.silent):
             await asyncio.wait([call.ended], timeout=_LOOK_EVERY)
 
     async def _look(self) -> None:
-        """While calls are under way, look whether the disk still answers; ends when there is none and it does."""
+        """Check whether the disk answers, as long as calls are in progress or the disk is silent."""
         probe: Call | None = None
         while self.silent or probe or self._oldest() is not None:
             now, oldest = time.monotonic(), self._oldest()
@@ -133,4 +133,4 @@ class Host:
         try:
             return self.marker()
         except StorageMissing:
-            return None  # missing is an answer: the disk is not silent
+            return None  # the disk answers, even if the marker is missing

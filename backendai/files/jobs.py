@@ -1,4 +1,4 @@
-"""Runs long background jobs on folders: clones, removals, measurements. A restart continues them."""
+"""Runs long background jobs on folders: clones, removals, measurements. Continues them after a restart."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 Kind = Literal["clone", "measure", "remove"]
 _KEPT_ERRORS = 1000
 _KEPT_SIZES = 200
-_RESTS = 20  # times as long as the last measurement took: no disk is busy with measuring
+_RESTS = 20  # the pause between measurements, as a multiple of the last one's duration: limits the disk's load
 _SWEEP_EVERY, _RETRY_AFTER = 3600.0, 10.0
 
 
@@ -42,7 +42,7 @@ class Jobs:
         self._server = server
         self._jobs: dict[tuple[str, Kind, UUID], Job] = {}
         self._soon: set[tuple[str, UUID]] = set()
-        self._sizes: dict[tuple[str, UUID], tuple[Size, float]] = {}  # and how long each took
+        self._sizes: dict[tuple[str, UUID], tuple[Size, float]] = {}  # size, and duration of its measurement
 
     def describe(self, host: Host, folder_id: UUID) -> dict[str, Any]:
         """Return progress and error of the clone or the removal of a folder."""
@@ -113,12 +113,12 @@ class Jobs:
         _, took = self._sizes.get(key, (None, 0.0))
         await asyncio.sleep(max(pause, _RESTS * took))
         self._soon.discard(key)
-        # One that is under way may have passed what has changed since.
+        # A running measurement may have missed the change.
         again = self.measure_soon if self.is_measuring(host, folder_id) else self.measure
         again(host, folder_id)
 
     async def keep_up(self, host: Host) -> None:
-        """Continue the jobs that a restart interrupted, and delete old leftovers. Runs for ever."""
+        """Continue jobs that a restart interrupted, and delete old leftovers, for ever."""
         while True:
             try:
                 found = await host.run_in_background("sweep", sweeping.unfinished, now=self._server.clock())

@@ -40,8 +40,10 @@ _ATTEMPTS = 5
 
 
 def create(root: int, folder_id: UUID, version: int, told: Mapping[str, Any]) -> None:
-    """Create a folder, or save a newer version of its meta. Refuses older versions with 409. If several processes
-    create the same folder at once, one does and the others save their versions."""
+    """Create a folder, or save a newer version of its meta. Refuses older versions with 409.
+
+    If several processes create the same folder at once, one succeeds and the others save their versions.
+    """
     for attempt in range(_ATTEMPTS):
         state = state_of(root, folder_id)
         if state != ABSENT:
@@ -49,7 +51,7 @@ def create(root: int, folder_id: UUID, version: int, told: Mapping[str, Any]) ->
         try:
             _make(root, folder_id, version, told)
             return
-        except (FileExistsError, FileNotFoundError):  # another order was faster, or renamed what both wrote
+        except (FileExistsError, FileNotFoundError):  # another process has created or renamed it
             if attempt == _ATTEMPTS - 1:
                 raise
     if state != READY:
@@ -83,8 +85,8 @@ def publish(root: int, staging: int, folder_id: UUID) -> None:
 
 
 def change_meta(root: int, folder_id: UUID, version: int, told: Mapping[str, Any]) -> bool:
-    """Write name, owner and limit, as far as they are told; returns whether the folder has joined a project, so that
-    its files are to be measured. Refuses older versions with 409."""
+    """Save name, owner and limit, if given; returns whether the folder has joined a quota project and must be measured.
+    Refuses older versions with 409."""
     with opened_base(root, folder_id) as base:
         meta = require_version(base, version)
         new = enforced(base, with_facts(replace(meta, version=version), told))
@@ -93,7 +95,7 @@ def change_meta(root: int, folder_id: UUID, version: int, told: Mapping[str, Any
 
 
 def link(root: int, folder_id: UUID, version: int, path: str, linkable: Sequence[Path]) -> None:
-    """Make a folder show an existing path, read-only. Refuses paths outside the allowed ones, and folders with
+    """Link a folder to an existing path, read-only. Refuses paths that the settings do not allow, and folders with
     files."""
     os.close(open_linked(path, linkable))
     with opened_base(root, folder_id) as base:
@@ -108,9 +110,11 @@ def link(root: int, folder_id: UUID, version: int, path: str, linkable: Sequence
 
 
 def set_aside(root: int, folder_id: UUID, version: int | None) -> bool:
-    """Rename a folder aside, so that it disappears at once; return whether it existed. The order must be newer than
-    all earlier ones: an equal one comes from a database that does not know the last use. None: an order of this server
-    itself."""
+    """Rename a folder aside, so that it disappears at once; returns whether it existed.
+
+    ``version`` must be newer than all earlier ones, as an equal one comes from a database without the folder's last
+    use. None: this server's own order.
+    """
     name = str(folder_id).encode()
     with opened_place(root, DELETING) as deleting:
         found = False
@@ -144,7 +148,7 @@ def state_of(root: int, folder_id: UUID) -> str:
             meta = read_json(base, META)
         finally:
             os.close(base)
-        return CLONING if meta and meta.get("cloned_from") else ABSENT  # what a crash left of a creation is no folder
+        return CLONING if meta and meta.get("cloned_from") else ABSENT  # an interrupted creation is not a folder
     with opened_place(root, DELETING) as deleting:
         if any(entry.startswith(name) for entry in beneath.names_in(deleting)):
             return BEING_DELETED
@@ -172,7 +176,7 @@ def list_folders(root: int, *, after: str, limit: int) -> dict[str, Any]:
             with opened_base(root, UUID(name)) as base:
                 found.append({"id": name, "version": None, "meta": None} | _told(read_json(base, META)))
         except (Refusal, OSError):
-            continue  # removed meanwhile
+            continue  # deleted meanwhile
     return {"folders": found, "next": None}
 
 
@@ -189,8 +193,8 @@ def with_facts(meta: Meta, told: Mapping[str, Any]) -> Meta:
 
 
 def enforced(base: int, meta: Meta) -> Meta:
-    """Have the file system hold the folder to its limit, where it can; returns the meta with the project's number. What
-    is in the folder already joins the project when it is measured next."""
+    """Let the file system enforce the folder's limit, if it can; returns the meta with the project number. Existing
+    files join the project at the next measurement."""
     if (meta.limit is None and not meta.project) or meta.linked_path or not project_quota.is_offered(base):
         return meta
     number = meta.project or project_quota.free_number(base, UUID(meta.id))
@@ -200,8 +204,8 @@ def enforced(base: int, meta: Meta) -> Meta:
 
 
 def require_version(base: int, version: int, *, is_newer: bool = False) -> Meta:
-    """Return the folder's meta. Refuses with 409 an order older than the last one; with ``is_newer`` also an equal
-    one."""
+    """Return the folder's meta. Refuses with 409 an order with an older version; with ``is_newer``, also the same
+    version."""
     meta = read_meta(base)
     if version < meta.version + is_newer:
         message = f"This order is of version {version}, and the folder has seen version {meta.version}."

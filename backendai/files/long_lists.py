@@ -1,6 +1,6 @@
-"""The names in a directory in their order; those of a long one are kept while it does not change.
+"""The sorted names in a directory; those of a large directory are cached while it does not change.
 
-An explorer looks every few seconds, and asks for page after page. Reading 100,000 names takes about 100 ms each time.
+A file explorer polls every few seconds and requests many pages. Reading 100,000 names takes about 100 ms.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-Name = tuple[bool, bytes]  # whether it is no directory, and its bytes: directories come first
+Name = tuple[bool, bytes]  # (is no directory, name): directories come first
 _LONG = 2000
 _KEPT = 8
-_SETTLED_NS = 2 * 10**9  # a change within the same tick of the file system's clock leaves its time as it is
+_SETTLED_NS = 2 * 10**9  # a later change within the same clock tick would not change the time stamp
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The sorted names in a directory; nobody may change the lists. A tuple for each name would cost as much as reading
-    it from the disk."""
+    """The sorted names in a directory; callers must not change the lists. Separate lists, as a tuple for each name
+    would cost as much as reading it from disk."""
 
     directories: list[bytes]
     files: list[bytes]
@@ -35,7 +35,7 @@ class Names:
         yield from ((True, name) for name in self.files)
 
     def page(self, after: Name | None, limit: int) -> list[Name]:
-        """Return so many names behind this one; costs no look at the others."""
+        """Return up to ``limit`` names after this one, without iterating over others."""
         is_file, name = after or (False, b"")
         begin = 0 if after is None or is_file else bisect_right(self.directories, name)
         directories = [] if is_file else self.directories[begin : begin + limit]
@@ -77,7 +77,7 @@ def _read(directory: int) -> Names:
 
 
 def _sorted(names: list[str]) -> list[bytes]:
-    """Return the names as bytes, in their order; all at once is three times as fast as one by one."""
+    """Return the names as sorted bytes. Encoding all names at once is three times as fast as one by one."""
     found = "\0".join(names).encode("utf-8", "surrogateescape").split(b"\0") if names else []
     found.sort()
     return found

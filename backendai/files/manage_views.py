@@ -19,7 +19,6 @@ _MOST_LISTED = 1000
 
 
 def add_routes(router: web.UrlDispatcher) -> None:
-    """Add the routes of this module."""
     folder = "/v1/folders/{folder}"
     router.add_get(folder, show)
     router.add_put(folder, create)
@@ -42,7 +41,7 @@ async def show(request: web.Request) -> web.Response:
 
 
 async def create(request: web.Request) -> web.Response:
-    """Create a folder; a repeated order changes nothing."""
+    """Create a folder. A repeated order changes nothing."""
     asked, body = admit(request, "manage"), await read_body(request)
     await asked.host.run(lifecycle.create, asked.folder_id, asked.ticket.version, _meta(body))
     return web.json_response(await asked.host.run(lifecycle.describe, asked.folder_id), status=201)
@@ -101,7 +100,7 @@ async def measure(request: web.Request) -> web.Response:
     told = await asked.host.run(lifecycle.describe, asked.folder_id)
     if told["state"] != lifecycle.READY:
         raise Refusal(404, "no-folder", "This folder is not on this storage host.")
-    if not told["linked_path"]:  # what is only shown is never measured
+    if not told["linked_path"]:  # linked paths are never measured
         jobs.measure(asked.host, asked.folder_id)
     return web.json_response({"state": told["state"]}, status=202)
 
@@ -133,7 +132,7 @@ async def list_folders(request: web.Request) -> web.Response:
 
 async def _change_meta(request: web.Request, asked: Asked, told: dict[str, Any]) -> web.Response:
     has_joined = await asked.host.run(lifecycle.change_meta, asked.folder_id, asked.ticket.version, told)
-    if has_joined:  # files that were there before are to join the project of the quota, too
+    if has_joined:  # a measurement adds existing files to the quota project
         request.app[JOBS].measure(asked.host, asked.folder_id)
     return web.json_response(await asked.host.run(lifecycle.describe, asked.folder_id))
 

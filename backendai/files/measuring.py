@@ -17,12 +17,12 @@ from backendai.files.tree import SIZE, Size, opened_base, read_meta, write_json
 
 logger = logging.getLogger(__name__)
 
-BLOCK = 512  # of st_blocks, whatever the file system's own is
+BLOCK = 512  # the unit of st_blocks on all file systems
 
 
 def measure(root: int, folder_id: UUID, at: float, progress: Progress) -> Size:
-    """Return the size of a folder, and save it beside the folder. Reads the status of every file. If the file system
-    enforces the limit, files outside the folder's quota project join it."""
+    """Measure a folder and save its size beside it; returns the size. Reads the status of every file. If the file
+    system enforces the limit, files outside the folder's quota project join it."""
     with opened_base(root, folder_id) as base:
         project = read_meta(base).project
         if project and (joined := project_quota.join_all(base, project)):
@@ -34,7 +34,7 @@ def measure(root: int, folder_id: UUID, at: float, progress: Progress) -> Size:
                 bytes_, files = _measure(top, progress)
             finally:
                 os.close(top)
-            # Files are those that people see; bytes are what the disk has lost.
+            # Counts files only in the data, but bytes also in the trash and unfinished writes.
             size = Size(size.bytes + bytes_, size.files + (files if part == DATA else 0), at)
         write_json(base, SIZE, asdict(size))
     return size
@@ -47,7 +47,7 @@ def _measure(top: int, progress: Progress) -> tuple[int, int]:
         try:
             found = os.stat(name, dir_fd=parent, follow_symlinks=False)
         except OSError:
-            continue  # removed meanwhile
+            continue  # deleted meanwhile
         is_directory = stat.S_ISDIR(found.st_mode)
         files += not is_directory
         if found.st_nlink > 1 and not is_directory:

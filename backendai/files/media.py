@@ -37,6 +37,6 @@ def _is_text(head: bytes) -> bool:
     try:
         head.decode()
     except UnicodeDecodeError as error:
-        # The last character may be cut.
+        # The last character may be incomplete.
         return error.end == len(head) and len(head) - error.start < _LONGEST_CHARACTER and len(head) > error.start > 0
     return True

@@ -16,9 +16,9 @@ from backendai.files.progress import Progress, Stopped
 from backendai.files.refusals import Refusal, StorageSilent, as_refusal
 from backendai.files.serving import Asked, admit
 
-ANSWERED_WITHIN = 2.0  # seconds; the portal waits for 3
+ANSWERED_WITHIN = 2.0  # seconds; the portal's timeout is 3
 _KEPT_SECONDS, _MOST_UNDER_WAY = 600.0, 1000
-Result = tuple[int, dict[str, Any]]  # the status and the body of the usual answer
+Result = tuple[int, dict[str, Any]]  # HTTP status and body
 Work = Callable[[Progress], Coroutine[Any, Any, Result]]
 
 
@@ -81,7 +81,7 @@ def add_routes(router: web.UrlDispatcher) -> None:
 
 
 async def carry_out(request: web.Request, asked: Asked, work: Work) -> web.Response:
-    """Run the work and return its result; if it takes long, return 202 with its progress."""
+    """Run the work and return its result; after 2 s, return 202 with its progress instead."""
     if asked.host.silent:
         raise StorageSilent(asked.host.name)
     operation = request.app[OPERATIONS].begin(asked, work)
@@ -97,7 +97,7 @@ async def carry_out(request: web.Request, asked: Asked, work: Work) -> web.Respo
 
 
 async def show(request: web.Request) -> web.Response:
-    """Return the progress or the result of an operation. Waits a moment for its end."""
+    """Return an operation's progress or result. Waits up to 2 s for its end."""
     asked = admit(request, "edit")
     operation = request.app[OPERATIONS].find(asked.folder_id, request.match_info["operation"])
     await asyncio.wait([operation.task], timeout=ANSWERED_WITHIN)

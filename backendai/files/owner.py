@@ -1,4 +1,4 @@
-"""Sets the user with whose rights a thread uses files. As root, it uses them as their owner and never as root."""
+"""Sets the user whose file rights a thread uses. A server of root thus never acts as root."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ _SETGROUPS = {"x86_64": 116, "aarch64": 159}.get(platform.machine())
 
 @contextmanager
 def acting_as(uid: int) -> Iterator[None]:
-    """Give this thread the file rights of user ``uid`` and the group of the same number, for the length of the
-    context. Does nothing unless root.
+    """Use the file rights of user ``uid``, and the group of the same number, in this thread. Does nothing unless root.
 
-    The kernel keeps these ids per thread; with them go the capabilities that override the modes of files.
+    Linux keeps these ids per thread; while they are set, capabilities that override file modes are inactive.
     """
     if os.geteuid() != 0 or uid == 0:
         yield
@@ -27,7 +26,7 @@ def acting_as(uid: int) -> Iterator[None]:
     _LIBC.setfsgid(uid)
     _LIBC.setfsuid(uid)
     try:
-        if _LIBC.setfsuid(-1) != uid:  # -1 changes nothing and returns what it is
+        if _LIBC.setfsuid(-1) != uid:  # -1 changes nothing and returns the current id
             raise PermissionError(f"cannot act as the user {uid}")
         yield
     finally:
@@ -37,7 +36,7 @@ def acting_as(uid: int) -> Iterator[None]:
 
 
 def _set_groups(groups: list[int]) -> None:
-    """Set the groups of this thread alone: the C library's function would change every thread."""
+    """Set the groups of this thread only; the C library's function would change all threads."""
     if _SETGROUPS is not None:
         array = (ctypes.c_uint32 * len(groups))(*groups)
         _LIBC.syscall(_SETGROUPS, len(groups), array)

@@ -14,7 +14,7 @@ from backendai.core.tar_packing import Packed, content_of, select
 from backendai.files.refusals import Refusal
 from backendai.files.tree import FolderTree
 
-MOST_IN_ZIP = 200_000  # what is in it is listed before, to know the length
+MOST_IN_ZIP = 200_000  # a limit, as all entries are listed first to determine the length
 _WHOLE_ZIP64 = 0xFFFFFFFF
 _MOST_COUNTED = 0xFFFF
 _UTF8_AND_DESCRIPTOR = 0x0808

@@ -19,11 +19,10 @@ from backendai.files.server import serve
 
 logger = logging.getLogger(__name__)
 
-KERNELS_USER = 1000  # of kernels in containers, and in the sandbox of an agent that is root
+KERNELS_USER = 1000  # the user of kernels in containers, and in the sandbox of an agent of root
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Declare the options."""
     parser.add_argument("--prepare", metavar="HOST", help="write the marker of a new storage host, and exit")
     parser.add_argument("--uid", type=int, help=f"with --prepare: owner of the files ({KERNELS_USER} as root)")
     parser.add_argument("--once", type=Path, metavar="FILE", help="with --prepare: do nothing if this file exists")
@@ -41,18 +40,18 @@ def run(options: Mapping[str, Any], environ: Mapping[str, str]) -> None:
     except OSError as error:
         where = f"{settings.address}:{settings.port}"
         raise UserError(f"{where} cannot be listened on: {error.strerror}.", field="BACKENDAI_FILES_BIND") from error
-    os._exit(0)  # a thread that hangs in a disk would be waited for
+    os._exit(0)  # a normal exit would wait for threads that a disk blocks
 
 
 def prepare_host(root: Path, marker: Marker) -> None:
-    """Make an existing directory a storage host: it gets its marker, and the owner of the files. Raises UserError."""
+    """Turn an existing directory into a storage host: write its marker, and set the files' owner. Raises UserError."""
     if not root.is_dir():
         raise UserError(f"{root} is not a directory: mount the share, or make the directory, first.")
     try:
         write_marker(root, marker)
         if os.geteuid() == 0:
             os.chown(root, marker.uid, marker.uid)
-        root.chmod(0o711)  # engines on root-squashed shares must pass
+        root.chmod(0o711)  # engines need to traverse it on root-squashed shares
     except FileExistsError as error:
         raise UserError(f"{root} has a {MARKER} already: it is a storage host.") from error
     except OSError as error:
@@ -73,6 +72,5 @@ def _prepare(settings: FilesSettings, name: str, uid: int | None, once: Path | N
 
 
 def owner_here() -> int:
-    """Return the owner of the files on a storage host that this process creates: the user of kernels if root, else its
-    own user."""
+    """Return the files' owner on new storage hosts: the user of kernels if root, else this process's user."""
     return os.geteuid() or KERNELS_USER

@@ -1,4 +1,4 @@
-"""Counts the progress of long work. Its thread counts, requests read, and a stop request ends it."""
+"""Counts the progress of long work. The worker thread counts, requests read, and a stop request ends the work."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ class Progress:
     stopped: threading.Event = field(default_factory=threading.Event)
 
     def shown(self) -> Shown:
-        """Return the counters."""
+        """Return the current counters."""
         return Shown(self.bytes, self.files, self.total_bytes, self.total_files)
 
     def add_bytes(self, count: int) -> None:
-        """Count bytes; raises Stopped."""
+        """Count bytes. Raises Stopped."""
         self.bytes += count
         self._go_on()
 
     def add_files(self, count: int = 1) -> None:
-        """Count files; raises Stopped."""
+        """Count files. Raises Stopped."""
         self.files += count
         self._go_on()
 

@@ -1,7 +1,7 @@
-"""Limits of folders that the file system itself enforces: project quotas of ext4 and XFS.
+"""Folder limits that the file system enforces: project quotas of ext4 and XFS.
 
-Each folder with a limit is a project: its directories hand the number down to what is made in them, and the file system
-refuses what exceeds the limit of the number. Setting limits takes root; what cannot be set is measured instead.
+Each folder with a limit is a project. Its directories pass the project's number on to new entries, and the file system
+refuses writes beyond the project's limit. Setting limits requires root; otherwise folders are measured.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _QUOTACTL_FD = 443
 _PROJECTS = 2
 _GET, _SET, _STATE = ((number << 8) | _PROJECTS for number in (0x800007, 0x800008, 0x5805))
 _GET_ATTRIBUTES, _SET_ATTRIBUTES = 0x801C581F, 0x401C5820
-_ATTRIBUTES = "IIIII8x"  # of struct fsxattr: flags, extent size, extents, project, another extent size
+_ATTRIBUTES = "IIIII8x"  # struct fsxattr: flags, extent size, extents, project, CoW extent size
 _INHERIT = 0x200
 _ENFORCED = 1 << 5
-_BLOCK = 1024  # of a limit
-_LIMITS = 1  # of struct if_dqblk: the limits of space are those that are meant
+_BLOCK = 1024  # bytes, the unit of limits
+_LIMITS = 1  # QIF_BLIMITS: only the limits of space are set
 _FIRST, _NUMBERS, _TRIES = 2**20, 2**31 - 2**20, 64
 
 
@@ -40,17 +40,17 @@ class _Quota(ctypes.Structure):
 
 
 def is_offered(directory: int) -> bool:
-    """Return whether the file system of a directory enforces limits of projects, and this process may set them."""
+    """Return whether the directory's file system enforces project quotas, and this process may set them."""
     state = ctypes.create_string_buffer(256)
     if _call(directory, _STATE, 0, state) != 0:
         return False
     flags = struct.unpack_from("H", state, 2)[0]
-    # A project without a quota is none (XFS) or all zeros (ext4); who may not set limits is refused.
+    # Without a quota XFS returns ENOENT and ext4 zeros; another error means that limits cannot be set.
     return bool(flags & _ENFORCED) and _call(directory, _GET, _FIRST, ctypes.byref(_Quota())) in (0, errno.ENOENT)
 
 
 def free_number(directory: int, folder_id: UUID) -> int:
-    """Return a project that nothing on this file system belongs to, the same for the same folder if it can be."""
+    """Return an unused project number of this file system; usually the same for the same folder. Raises OSError."""
     for attempt in range(_TRIES):
         number = _FIRST + (folder_id.int + attempt) % _NUMBERS
         found = _Quota()
@@ -61,7 +61,7 @@ def free_number(directory: int, folder_id: UUID) -> int:
 
 
 def set_limit(directory: int, number: int, limit: int | None) -> None:
-    """Hold a project to so many bytes, None: to none. Raises OSError."""
+    """Set a project's limit in bytes; None: no limit. Raises OSError."""
     blocks = 0 if limit is None else max(1, limit // _BLOCK)
     error = _call(directory, _SET, number, ctypes.byref(_Quota(most=blocks, valid=_LIMITS)))
     if error:
@@ -69,7 +69,7 @@ def set_limit(directory: int, number: int, limit: int | None) -> None:
 
 
 def used(directory: int, number: int) -> int:
-    """Return how many bytes belong to a project. Raises OSError."""
+    """Return the bytes used by a project. Raises OSError."""
     found = _Quota()
     if error := _call(directory, _GET, number, ctypes.byref(found)):
         raise OSError(error, os.strerror(error))
@@ -77,7 +77,7 @@ def used(directory: int, number: int) -> int:
 
 
 def join(descriptor: int, number: int, *, is_directory: bool) -> bool:
-    """Let a file or directory belong to a project; returns whether it did not yet. Raises OSError."""
+    """Add a file or directory to a project; returns whether this changed anything. Raises OSError."""
     told = bytearray(struct.calcsize(_ATTRIBUTES))
     fcntl.ioctl(descriptor, _GET_ATTRIBUTES, told)
     flags, extent, extents, former, other = struct.unpack(_ATTRIBUTES, told)
@@ -89,7 +89,7 @@ def join(descriptor: int, number: int, *, is_directory: bool) -> bool:
 
 
 def join_skeleton(base: int, number: int) -> None:
-    """Let a folder's own directories belong to a project, so that whatever is made from now on does."""
+    """Add a folder's own directories to a project, so that new entries inherit it."""
     join(base, number, is_directory=True)
     for name in (DATA, INCOMING, TRASH):
         part = beneath.make_directories(base, (name.encode(),), 0o700)
@@ -100,8 +100,11 @@ def join_skeleton(base: int, number: int) -> None:
 
 
 def join_all(base: int, number: int) -> int:
-    """Let everything in a folder belong to a project; returns how much did not yet. What was there before the folder
-    had a limit, or was taken out by its owner, comes in so. Links and devices, which cannot be opened, are left out."""
+    """Add all contents of a folder to a project; returns the number of changes.
+
+    They are entries older than the limit, or removed from the project by their owner. Skips links and devices, which
+    cannot be opened.
+    """
     changed = 0
     for name in (DATA, INCOMING, TRASH):
         top = beneath.make_directories(base, (name.encode(),), 0o700)
@@ -120,7 +123,7 @@ def _join_one(parent: int, name: bytes, number: int) -> bool:
             return False
         descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=parent)
     except OSError:
-        return False  # gone meanwhile, or closed to its own owner
+        return False  # deleted meanwhile, or not accessible to its owner
     try:
         return join(descriptor, number, is_directory=stat.S_ISDIR(mode))
     except OSError:
@@ -130,7 +133,7 @@ def _join_one(parent: int, name: bytes, number: int) -> bool:
 
 
 def _call(directory: int, command: int, number: int, argument: object) -> int:
-    """Return 0, or the number of the error."""
+    """Return 0, or an errno."""
     ctypes.set_errno(0)
     if _LIBC.syscall(_QUOTACTL_FD, directory, command, number, argument) == 0:
         return 0

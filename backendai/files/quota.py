@@ -1,6 +1,6 @@
-"""Enforces the limits of folders where the file system does not.
+"""Enforces limits of folders where the file system does not.
 
-The size is the last measurement, the bytes written since, and the bytes reserved by running writers.
+A folder's use is the last measurement, the bytes written since, and the bytes reserved by running writers.
 """
 
 from __future__ import annotations
@@ -16,24 +16,23 @@ from backendai.files.tree import Meta, Size
 
 
 class Room:
-    """Space of a folder, in bytes, that is reserved for one writer."""
+    """Bytes of a folder that are reserved for one writer."""
 
     def __init__(self, ledger: Ledger, folder_id: UUID, meta: Meta, size: Size | None) -> None:
         self._ledger, self._folder_id, self._meta, self._size = ledger, folder_id, meta, size
         self.left = 0
 
     def look_again(self, meta: Meta, size: Size | None) -> None:
-        """Use this meta and size from now on."""
+        """Use a newer meta and size for further reservations."""
         self._meta, self._size = meta, size
 
     def add(self, count: int) -> None:
-        """Reserve more bytes. Refuses with 507 those above the folder's limit."""
+        """Reserve more bytes. Refuses with 507 a reservation above the folder's limit."""
         self._ledger.reserve(self._folder_id, self._meta, self._size, count)
         self.left += count
 
     def wrote(self, count: int) -> None:
-        """Count written bytes, and reserve those that were not announced. Refuses with 507. Safe to use from any
-        thread."""
+        """Count written bytes; reserves them if they were not reserved. Refuses with 507. Thread-safe."""
         if count > self.left:
             self.add(count - self.left)
         self.left -= count
@@ -49,12 +48,12 @@ class Ledger:
         self._lock = threading.Lock()
 
     def add(self, folder_id: UUID, count: int) -> None:
-        """Count bytes that were written."""
+        """Count written bytes."""
         with self._lock:
             self._written[folder_id] += count
 
     def written(self, folder_id: UUID) -> int:
-        """Return the bytes since the last measurement."""
+        """Return the bytes written since the last measurement."""
         return self._written.get(folder_id, 0)
 
     def forget(self, folder_id: UUID, count: int) -> None:
@@ -64,8 +63,7 @@ class Ledger:
 
     @contextmanager
     def room(self, folder_id: UUID, meta: Meta, size: Size | None, count: int) -> Iterator[Room]:
-        """Reserve ``count`` bytes for the length of the context; the unused rest is then free again. Refuses with
-        507."""
+        """Reserve ``count`` bytes during the context; the unused rest is released at its end. Refuses with 507."""
         room = Room(self, folder_id, meta, size)
         room.add(count)
         try:
@@ -74,7 +72,7 @@ class Ledger:
             self._take_back(folder_id, room.left)
 
     def reserve(self, folder_id: UUID, meta: Meta, size: Size | None, more: int) -> None:
-        """Reserve bytes. Refuses with 507 those above the folder's limit."""
+        """Reserve bytes. Refuses with 507 a reservation above the folder's limit."""
         with self._lock:
             used = (size.bytes if size else 0) + self.written(folder_id)
             promised = self._promised.get(folder_id, 0)

@@ -1,4 +1,4 @@
-"""Stores the body of a request: read on the event loop, written by threads, deleted if incomplete."""
+"""Stores a request's body: reads it on the event loop, writes it in threads, deletes an incomplete file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CHUNK = 2**20
 
 
 async def receive(asked: Asked, request: web.Request, parts: Parts, *, overwrite: bool) -> tuple[str, int]:
-    """Save a request's body as the file at a path; return its etag and size. Refuses with 507, also in the middle."""
+    """Save a request's body as the file at a path; returns etag and size. Refuses with 507, even during the upload."""
     async with asked.room(request.content_length or 0) as room:
         draft, written = await asked.run(content.begin), 0
         try:
@@ -39,7 +39,7 @@ async def receive(asked: Asked, request: web.Request, parts: Parts, *, overwrite
 
 
 async def chunks(stream: StreamReader, size: int = CHUNK) -> AsyncIterator[bytes]:
-    """Yield the body in chunks that are large enough for a call to a thread."""
+    """Yield the body in chunks of at least ``size`` bytes, large enough for a thread call each."""
     pieces: list[bytes] = []
     collected = 0
     async for piece in stream.iter_any():
@@ -54,5 +54,5 @@ async def chunks(stream: StreamReader, size: int = CHUNK) -> AsyncIterator[bytes
 
 async def _throw_away(asked: Asked, draft: Draft, written: int) -> None:
     asked.server.ledger.forget(asked.folder_id, written)
-    with contextlib.suppress(Exception):  # the first error is the one to tell; leftovers go with their age
+    with contextlib.suppress(Exception):  # the first error is raised; a sweep deletes leftovers
         await asked.run(content.discard, draft)

@@ -1,4 +1,4 @@
-"""Removal of whole trees, however deep they are, also while others change them. No link is followed."""
+"""Removes trees of any depth, even while other processes change them. Follows no links."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ _IN_USE = (errno.EBUSY, errno.ENOTEMPTY, errno.ESTALE)
 
 
 def remove_tree(parent: int, name: bytes, removed: Callable[[int], None] = lambda _: None) -> None:
-    """Remove what bears a name in an open directory, with everything in it. Nothing there is no error. Raises a Refusal
-    for what is still in use, once all else is removed."""
+    """Remove an entry of an open directory with all its contents. Does nothing if it is missing.
+
+    Entries in use are skipped; raises a Refusal for them after all others are removed.
+    """
     kept: list[bytes] = []
     try:
         mode = os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode
@@ -27,7 +29,7 @@ def remove_tree(parent: int, name: bytes, removed: Callable[[int], None] = lambd
             top = _open_whatever_its_mode(parent, name)
             try:
                 while _empty(top, top, 0, removed, kept):
-                    kept.clear()  # what lay too deep now lies at the top
+                    kept.clear()  # deep directories are now at the top
             finally:
                 os.close(top)
         _remove_one(parent, name, stat.S_ISDIR(mode), kept)
@@ -39,7 +41,7 @@ def remove_tree(parent: int, name: bytes, removed: Callable[[int], None] = lambd
 
 
 def remove_trees(parent: int, names: Iterable[bytes], removed: Callable[[int], None] = lambda _: None) -> None:
-    """Remove several; what is still in use in one does not keep the others. Raises the first Refusal at the end."""
+    """Remove several entries, continuing after failures. Raises the first Refusal at the end."""
     refusals = []
     for name in names:
         try:
@@ -51,7 +53,8 @@ def remove_trees(parent: int, names: Iterable[bytes], removed: Callable[[int], N
 
 
 def _empty(top: int, here: int, depth: int, removed: Callable[[int], None], kept: list[bytes]) -> bool:
-    """Remove what lies in a directory; directories too deep for the stack are moved to the top. True: not done yet."""
+    """Remove the contents of a directory; returns whether it must be called again, as deep directories were moved to
+    the top."""
     again = False
     with os.scandir(here) as entries:
         found = [(os.fsencode(entry.name), entry.is_dir(follow_symlinks=False)) for entry in entries]
@@ -80,8 +83,8 @@ def _empty_directory(
 
 
 def _remove_one(parent: int, name: bytes, is_directory: bool, kept: list[bytes]) -> bool:
-    """Return whether an entry was removed. On a network file system a file that a program has open becomes ``.nfs…``
-    when it is deleted; it cannot be deleted before that program closes it, and neither can its directory."""
+    """Remove one entry; returns whether it was removed. A deleted file that is open on a network file system becomes
+    ``.nfs…``; neither it nor its directory can be deleted before it is closed."""
     try:
         (os.rmdir if is_directory else os.unlink)(name, dir_fd=parent)
     except FileNotFoundError:
@@ -95,7 +98,7 @@ def _remove_one(parent: int, name: bytes, is_directory: bool, kept: list[bytes])
 
 
 def _open_whatever_its_mode(parent: int, name: bytes) -> int:
-    """Open a directory to empty it, giving its owner the rights to it if they were taken away."""
+    """Open a directory to empty it; restores its owner's rights if they are missing."""
     found = beneath.open_path(parent, (name,), follow=False)
     try:
         if (os.fstat(found).st_mode & 0o700) != 0o700:

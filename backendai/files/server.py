@@ -1,4 +1,4 @@
-"""The application of a file server, and the process around it."""
+"""The application of a file server, and its process."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from backendai.files.serving import SERVER, Server, errors_as_json
 
 logger = logging.getLogger(__name__)
 
-_LARGEST_BODY = 2 * 2**20  # of JSON; bytes of files are streamed
+_LARGEST_BODY = 2 * 2**20  # bytes of JSON; files are streamed
 _STOP_SECONDS = 5.0
-_BUFFER = 2**20  # of a body that comes; with the usual 64 KiB an upload stops and starts all the time
+_BUFFER = 2**20  # read buffer; with aiohttp's 64 KiB an upload is paused and resumed all the time
 _OWN_FILES_ONLY = 0o022
 
 
 def create_server(settings: FilesSettings) -> Server:
-    """Return what the application works with."""
+    """Return the state that all requests share."""
     _, deployment = settings.keys()
     return Server(settings, {name: Host(name, path, deployment=deployment) for name, path in settings.hosts.items()})
 
@@ -49,7 +49,7 @@ async def serve(settings: FilesSettings, on_ready: Callable[[], None] = lambda: 
     """Serve until SIGTERM or SIGINT."""
     os.umask(_OWN_FILES_ONLY)
     server = create_server(settings)
-    # A search ends, and a part of an upload is removed, when the caller leaves.
+    # With handler_cancellation, a client's disconnection ends a search and deletes an unfinished upload.
     runner = web.AppRunner(create_app(server), access_log=None, handler_cancellation=True, read_bufsize=_BUFFER)
     await runner.setup()
     await web.TCPSite(runner, settings.address, settings.port, shutdown_timeout=_STOP_SECONDS).start()
@@ -63,7 +63,7 @@ async def serve(settings: FilesSettings, on_ready: Callable[[], None] = lambda: 
 
 
 async def _keep_up(app: web.Application) -> AsyncIterator[None]:
-    """While the application runs, go on with what a restart has cut off."""
+    """Continue interrupted jobs while the application runs."""
     server, jobs = app[SERVER], app[manage_views.JOBS]
     loops = [asyncio.create_task(jobs.keep_up(host)) for host in server.hosts.values()]
     yield
@@ -73,7 +73,7 @@ async def _keep_up(app: web.Application) -> AsyncIterator[None]:
 
 
 async def _health(request: web.Request) -> web.Response:
-    """Answer whether every host shows its marker."""
+    """Return whether each host has its marker."""
     hosts = request.app[SERVER].hosts.values()
     faults = {host.name: await host.fault() for host in hosts}
     told = [{"host": name, "ok": not fault, "fault": fault} for name, fault in faults.items()]

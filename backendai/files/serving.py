@@ -1,4 +1,4 @@
-"""What every request goes through: the ticket, the host and the folder it names, and errors as JSON."""
+"""The common part of all requests: ticket, host, folder, and errors as JSON."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ T = TypeVar("T")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 logger = logging.getLogger(__name__)
-HOST_ITSELF = UUID(int=0)  # tickets for it are about the storage host, not a folder
+HOST_ITSELF = UUID(int=0)  # the folder id in tickets for a storage host itself
 _TRUE, _FALSE = ("1", "true"), ("", "0", "false")
 
 
 @dataclass(slots=True)
 class Server:
-    """What all requests share."""
+    """The state that all requests share."""
 
     settings: FilesSettings
     hosts: Mapping[str, Host]
@@ -47,11 +47,11 @@ class Server:
     started_at: float = field(default_factory=time.time)
     measure: Callable[[Host, UUID], None] = lambda host, folder_id: None
     measure_soon: Callable[[Host, UUID], None] = lambda host, folder_id: None
-    settled_after: float = 2.0  # seconds from a change to the look at the folder's size
+    settled_after: float = 2.0  # seconds between a change and the folder's measurement
     tasks: set[asyncio.Task[Any]] = field(default_factory=set)
 
     def later(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Let something go on after the answer; what fails is logged, but for refusals."""
+        """Start background work that outlives the response; logs its errors, except refusals."""
         task = asyncio.create_task(work)
         self.tasks.add(task)
         task.add_done_callback(self._forget)
@@ -66,17 +66,17 @@ class Server:
 
     @property
     def linkable(self) -> Sequence[Path]:
-        """The paths below which a folder may show an existing directory."""
+        """The paths below which existing directories can become folders."""
         return self.settings.linkable
 
 
 SERVER: web.AppKey[Server] = web.AppKey("server", Server)
-ANSWER_STARTED: web.RequestKey[bool] = web.RequestKey("started", bool)  # the answer is on its way
+ANSWER_STARTED: web.RequestKey[bool] = web.RequestKey("started", bool)  # the response has started
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request whose ticket is good: which folder of which host it is about."""
+    """A request with a valid ticket for a folder of a host."""
 
     server: Server
     host: Host
@@ -84,12 +84,12 @@ class Asked:
 
     @property
     def folder_id(self) -> UUID:
-        """The folder."""
+        """The id of the ticket's folder."""
         return self.ticket.folder_id
 
     @property
     def now(self) -> float:
-        """The server's time."""
+        """The server's time in epoch seconds."""
         return self.server.clock()
 
     async def run(self, work: Callable[Concatenate[FolderTree, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -97,28 +97,28 @@ class Asked:
         return await self.host.run(in_folder, self.folder_id, self.server.linkable, _bound(work, *args, **kwargs))
 
     async def run_long(self, work: Callable[Concatenate[FolderTree, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Like ``run``, for what may take seconds."""
+        """Like ``run``, for work that may take seconds."""
         return await self.host.run_long(in_folder, self.folder_id, self.server.linkable, _bound(work, *args, **kwargs))
 
     async def run_in_background(
         self, kind: str, work: Callable[Concatenate[FolderTree, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Like ``run``, for what nobody waits for; ``kind``: see ``hosts.BACKGROUND``."""
+        """Like ``run``, for work that no request waits for. ``kind``: see ``hosts.BACKGROUND``."""
         bound = _bound(work, *args, **kwargs)
         return await self.host.run_in_background(kind, in_folder, self.folder_id, self.server.linkable, bound)
 
     def wrote(self, count: int) -> None:
-        """Count bytes that were written; the folder is measured soon."""
+        """Count written bytes, and schedule a measurement of the folder."""
         self.server.ledger.add(self.folder_id, count)
         self.server.measure_soon(self.host, self.folder_id)
 
     @asynccontextmanager
     async def room(self, count: int) -> AsyncIterator[Room]:
-        """Give a promise of ``count`` bytes to write; refuses with 507 when they exceed the folder's limit, together
-        with what other writers were promised. The folder is measured soon after."""
+        """Reserve ``count`` bytes during the context, then schedule a measurement. Refuses with 507 if they exceed the
+        folder's limit, together with other reservations."""
         meta, size = await self.run(read_limit)
         if meta.limit is not None and size is not None and size.at < self.server.started_at:
-            self.server.measure(self.host, self.folder_id)  # what came between it and the start is not known
+            self.server.measure(self.host, self.folder_id)  # later writes of an earlier server are unknown
         with self.server.ledger.room(self.folder_id, meta, size, count) as room:
             try:
                 yield room
@@ -126,29 +126,30 @@ class Asked:
                 self.server.measure_soon(self.host, self.folder_id)
 
     async def add_room(self, room: Room, count: int) -> None:
-        """Promise more bytes, reckoning from the newest measurement; refuses with 507."""
+        """Reserve more bytes, based on the newest measurement. Refuses with 507."""
         room.look_again(*await self.run(read_limit))
         room.add(count)
 
     async def require_room(self, more: int) -> None:
-        """Refuse with 507 when ``more`` bytes would exceed the folder's limit now."""
+        """Refuse with 507 if ``more`` bytes would exceed the folder's limit now."""
         with self.server.ledger.room(self.folder_id, *await self.run(read_limit), more):
             return
 
 
 def in_folder(root: int, folder_id: UUID, linkable: Sequence[Path], work: Callable[[FolderTree], T]) -> T:
-    """Return what ``work`` says of the open folder; refuses with 404 when it is not there."""
+    """Return the result of ``work`` with the open folder. Refuses with 404 if the folder is missing."""
     with opened_folder(root, folder_id, linkable) as tree:
         return work(tree)
 
 
 def read_limit(tree: FolderTree) -> tuple[Meta, Size | None]:
-    """Return what a limit is reckoned from."""
+    """Return meta and last measurement, which a limit's check needs."""
     return tree.meta, read_size(tree.base)
 
 
 def admit(request: web.Request, rights: TicketRights) -> Asked:
-    """Return what a request is about; refuses with 401 without a good ticket, 403 with one for less or another."""
+    """Return the request's folder and host. Refuses with 401 without a valid ticket, and with 403 if the ticket lacks
+    the rights or names another folder."""
     server = request.app[SERVER]
     kind, _, token = request.headers.get("Authorization", "").partition(" ")
     if kind.lower() != "bearer" or not token:
@@ -169,31 +170,31 @@ def admit(request: web.Request, rights: TicketRights) -> Asked:
 
 
 def query_path(request: web.Request) -> Parts:
-    """Return the path that the query names."""
+    """Return the path in the query."""
     return _path(request.query.get("path"), request.query.get("raw_path"))
 
 
 def query_paths(request: web.Request) -> list[Parts]:
-    """Return all the paths that the query names; the folder itself when it names none."""
+    """Return all paths in the query; the folder itself if there are none."""
     told = [_path(path, None) for path in request.query.getall("path", [])]
     told += [beneath.parse(decode_raw(raw)) for raw in request.query.getall("raw_path", [])]
     return told or [()]
 
 
 def body_path(body: Mapping[str, Any], name: str = "path") -> Parts:
-    """Return a path that the body names, as text or by its bytes in ``raw_…``."""
+    """Return a path in the body, given as text or in base64url as ``raw_…``."""
     return _path(body.get(name), body.get(f"raw_{name}"))
 
 
 def listed_path(item: object) -> Parts:
-    """Return a path of a list: a text, or its bytes as {"raw": …}."""
+    """Return a path from a list item: text, or {"raw": …} in base64url."""
     if isinstance(item, dict):
         return _path(None, item.get("raw"))
     return _path(item, None)
 
 
 def switch(told: object, name: str) -> bool:
-    """Return whether an option is on."""
+    """Return whether an option is on. Refuses other values than 1 and 0."""
     if isinstance(told, bool):
         return told
     if str(told or "").lower() in (*_TRUE, *_FALSE):
@@ -202,7 +203,7 @@ def switch(told: object, name: str) -> bool:
 
 
 def whole(told: str | None, name: str, default: int, *, least: int, most: int) -> int:
-    """Return a whole number within its limits."""
+    """Return a whole number. Refuses one outside the limits."""
     if told is None or told == "":
         return default
     if not told.isascii() or not told.isdigit() or not least <= int(told[:20]) <= most:
@@ -211,7 +212,7 @@ def whole(told: str | None, name: str, default: int, *, least: int, most: int) -
 
 
 async def read_body(request: web.Request) -> dict[str, Any]:
-    """Return the JSON object that was sent; an empty body is an empty object."""
+    """Return the JSON object in the body; an empty body is an empty object."""
     content = await request.read()
     try:
         body = json.loads(content) if content else {}
@@ -224,7 +225,7 @@ async def read_body(request: web.Request) -> dict[str, Any]:
 
 @web.middleware
 async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Answer every error as {"code", "message", …}; those that nobody expects are logged."""
+    """Return every error as {"code", "message", …}; logs unexpected ones."""
     try:
         return await handler(request)
     except web.HTTPException as error:
@@ -232,13 +233,13 @@ async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamRe
             raise
         return refuse(Refusal(error.status, (error.reason or "error").lower().replace(" ", "-"), error.text or ""))
     except ConnectionError:
-        raise  # the caller left
+        raise  # the client disconnected
     except Exception as error:
         if (refusal := as_refusal(error)) is None:
             logger.exception("%s %s failed", request.method, request.path)
             refusal = Refusal(500, "platform-error", "The file server has failed here; its log says more.")
         if request.get(ANSWER_STARTED):
-            raise ConnectionAbortedError(refusal.message) from error  # too late for another status
+            raise ConnectionAbortedError(refusal.message) from error  # the status is sent already
         return refuse(refusal)
 
 
@@ -264,7 +265,7 @@ def _path(text: object, raw: object) -> Parts:
 
 
 def _host_named(token: str) -> str:
-    """Return the host that a ticket names, which is believed only once the ticket was read with that host."""
+    """Return the host in a ticket, unverified; the caller then verifies the ticket for this host."""
     try:
         return str(jwt.decode(token, options={"verify_signature": False})["host"])
     except (jwt.PyJWTError, KeyError, ValueError, TypeError) as error:

@@ -1,4 +1,4 @@
-"""What a file server finds when it starts, and leftovers that nobody wants any more."""
+"""Finds interrupted work at a server's start, and deletes abandoned leftovers."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ from backendai.files.tree import (
 
 logger = logging.getLogger(__name__)
 
-LEFT_AFTER = 86400.0  # seconds: uploads that nobody went on with
-_YOUNG = 600.0  # what an archive brings is not locked while it waits for its sync; clients ask after lost answers
+LEFT_AFTER = 86400.0  # seconds until an unfinished upload is deleted
+_YOUNG = 600.0  # files of an archive are not locked before their sync, and clients ask after lost answers
 _PAGE = 1000
 _ID_LENGTH = 36
 
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """What a restart has cut off."""
+    """Work that a restart interrupted."""
 
     clones: list[UUID]
     removals: list[UUID]
 
 
 def unfinished(root: int, *, now: float) -> Unfinished:
-    """Return the clones and removals that are to go on; removes folders whose creation was cut off long ago."""
+    """Return clones and removals to continue; deletes folders whose creation was interrupted long ago."""
     clones: list[UUID] = []
     with opened_place(root, STAGING) as staging:
         for name in beneath.names_in(staging):
@@ -64,15 +64,15 @@ def unfinished(root: int, *, now: float) -> Unfinished:
 
 
 def remove(root: int, folder_id: UUID, progress: Progress) -> None:
-    """Remove everything that was set aside of a folder."""
+    """Delete all data of a folder that was set aside."""
     with opened_place(root, DELETING) as deleting:
         names = [name for name in beneath.names_in(deleting) if name.startswith(str(folder_id).encode())]
         remove_trees(deleting, names, progress.add_files)
 
 
 def sweep(root: int, *, now: float) -> None:
-    """Remove uploads that nobody went on with for a day, and what lay in the trash for seven. A folder that cannot be
-    read does not keep the others waiting."""
+    """Delete uploads abandoned for a day, and items in the trash for seven days. Continues after an unreadable
+    folder."""
     for folder_id in _folders(root):
         try:
             with opened_base(root, folder_id) as base:
@@ -92,14 +92,15 @@ def _sweep_incoming(base: int, now: float) -> None:
 
 
 def _is_left(incoming: int, name: bytes) -> bool:
-    """Return whether a file is of no use any more: a part that nobody writes, or the state of a placed upload."""
+    """Return whether a file is useless: an abandoned part, or the state of a completed upload."""
     if name.endswith(b".part"):
         return _nobody_writes(incoming, name)
     return uploads.is_state_of_placed(incoming, name)
 
 
 def _nobody_writes(incoming: int, name: bytes) -> bool:
-    """Return whether the process that wrote a file has ended: it held a lock. Directories go by their age alone."""
+    """Return whether the process that wrote a file has ended, by its lock. False for directories, which are judged by
+    age."""
     try:
         descriptor = beneath.open_file(incoming, (name,), follow=False)
     except (OSError, beneath.PathRefused):

@@ -1,4 +1,4 @@
-"""Reads a tar archive from a stream that nobody has reason to trust, member by member, in bounded memory."""
+"""Reads a tar archive from an untrusted stream, member by member, in bounded memory."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PAX, _PAX_OF_SUN, _PAX_FOR_ALL = tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE, tarf
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """What a header says of a member, none of it checked but the size."""
+    """A member's header; only its size is validated."""
 
     name: bytes
     kind: str
@@ -41,15 +41,15 @@ class Member:
 
 
 class TarReader:
-    """Gives members; between two of them their bytes are read with ``pieces``, or passed over."""
+    """Yields members. Between two members, ``pieces`` yields the bytes; unread bytes are skipped."""
 
     def __init__(self, stream: StreamReader) -> None:
         self._stream = stream
-        self._left = 0  # bytes of the member, and what fills its last block
+        self._left = 0  # unread bytes of the member, and of its last block's padding
         self._filling = 0
 
     async def members(self) -> AsyncIterator[Member]:
-        """Give every member up to the end of the archive. Refuses what is no archive, is cut off or too large."""
+        """Yield every member to the archive's end. Refuses an invalid, truncated or too large archive."""
         seen = 0
         while (member := await self._next()) is not None:
             seen += 1
@@ -60,10 +60,10 @@ class TarReader:
             async for _ in self.pieces():
                 pass
         async for _ in self._stream.iter_any():
-            pass  # zeros up to the end of the last record
+            pass  # skip the zeros at the archive's end
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """Give the bytes of the member that was given last."""
+        """Yield the bytes of the last member."""
         while self._left:
             data = await self._stream.read(min(_PIECE, self._left))
             if not data:
@@ -113,7 +113,7 @@ class TarReader:
             raise Refusal(422, "bad-archive", "A number in the archive is none.") from error
         if not 0 <= member.size <= LARGEST_MEMBER:
             raise Refusal(422, "bad-archive", "A member of the archive has an impossible size.")
-        # A hard link may name the size of its target without bringing the bytes.
+        # A hard link's header may contain its target's size, although no bytes follow.
         self._left = member.size if member.kind in ("file", "other") else 0
         self._filling = -self._left % _BLOCK
         return member
@@ -137,7 +137,7 @@ def _cut_off() -> Refusal:
 
 
 def _records(data: bytes) -> dict[str, bytes]:
-    """Return the records of an extended header: each is its own length, a key and a value."""
+    """Return the records of an extended header: each consists of its own length, a key and a value."""
     found: dict[str, bytes] = {}
     while data.strip(b"\0"):
         length, space, _ = data.partition(b" ")

@@ -1,4 +1,4 @@
-"""The trash inside a folder: what people delete lies there for seven days and can be restored."""
+"""The trash inside a folder: deleted entries stay for seven days and can be restored."""
 
 from __future__ import annotations
 
@@ -22,19 +22,21 @@ from backendai.files.tree import PRIVATE, FolderTree, opened_part, read_json, wr
 _FEW = 8
 KEPT_SECONDS = 7 * 86400
 _INFO, _ENTRY, _GONE = "info.json", b"entry", b".gone-"
-_ITEM = re.compile(r"[0-9]{13}-[0-9a-f]{12}\Z")  # sorts by time
+_ITEM = re.compile(r"[0-9]{13}-[0-9a-f]{12}\Z")  # ids sort by time
 
 
 def put_into_trash(tree: FolderTree, parts: Parts, *, now: float) -> str:
-    """Move what is at a path into the trash; returns the item's id. Raises FileNotFoundError."""
+    """Move an entry to the trash; returns the item's id. Raises FileNotFoundError."""
     for item, _ in put_many_into_trash(tree, [parts], now=now):
         return item
     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
 
 
 def put_many_into_trash(tree: FolderTree, paths: Sequence[Parts], *, now: float) -> list[tuple[str, Parts]]:
-    """Move what is at some paths into the trash; returns the items' ids with their paths, without what is not there.
-    What was moved before an error stays moved. A few are synced one by one, many with two syncs of the file system."""
+    """Move entries to the trash; returns the items' ids with their paths. Skips missing entries.
+
+    Entries moved before an error stay moved. Up to eight are synced one by one, more with two syncs of the file system.
+    """
     tree.require_writable()
     are_few = len(paths) <= _FEW
     with opened_part(tree.base, TRASH) as trash:
@@ -45,7 +47,7 @@ def put_many_into_trash(tree: FolderTree, paths: Sequence[Parts], *, now: float)
                     found = os.stat(name, dir_fd=parent, follow_symlinks=False)
                     waiting[item := f"{int(now * 1000):013d}-{uuid.uuid4().hex[:12]}"] = parts
                     _describe_item(trash, item, parts, found, now, is_synced=are_few)
-            if not are_few:  # nothing moves before the disk knows where it was
+            if not are_few:  # sync the original paths before entries are moved
                 beneath.sync_all(trash)
             moved = []
             for item, parts in list(waiting.items()):
@@ -53,7 +55,7 @@ def put_many_into_trash(tree: FolderTree, paths: Sequence[Parts], *, now: float)
                     moved.append((item, waiting.pop(item)))
         finally:
             for item in waiting:
-                if not _has_entry(trash, item):  # an entry that was moved before a sync failed stays there
+                if not _has_entry(trash, item):  # an entry stays in the trash if only the sync failed
                     remove_tree(trash, item.encode())
         if not are_few:
             beneath.sync_all(trash)
@@ -72,7 +74,7 @@ def _describe_item(trash: int, item: str, parts: Parts, found: os.stat_result, n
 
 
 def _take(tree: FolderTree, trash: int, item: str, parts: Parts, *, is_synced: bool) -> bool:
-    """Move an entry to its place in the trash; returns whether it was there."""
+    """Move an entry to its item in the trash; returns whether it existed."""
     place = beneath.open_directory(trash, (item.encode(),), follow=False)
     try:
         with beneath.parent_of(tree.data, parts) as (parent, name):
@@ -96,7 +98,7 @@ def _has_entry(trash: int, item: str) -> bool:
 
 
 def list_trash(tree: FolderTree, *, after: str, limit: int) -> dict[str, Any]:
-    """Return what was deleted, newest first."""
+    """Return the deleted entries, newest first."""
     with opened_part(tree.base, TRASH) as trash:
         names = sorted((name for name in _names(trash) if _ITEM.match(name)), reverse=True)
         names = [name for name in names if not after or name < after]
@@ -105,7 +107,7 @@ def list_trash(tree: FolderTree, *, after: str, limit: int) -> dict[str, Any]:
 
 
 def restore(tree: FolderTree, item: str, *, overwrite: bool, now: float) -> dict[str, str]:
-    """Put an item back where it was, making parents that are gone; returns the path. Raises FileExistsError."""
+    """Restore an item to its path; creates missing parents and returns the path. Raises FileExistsError."""
     tree.require_writable()
     with opened_part(tree.base, TRASH) as trash:
         place = _open_item(trash, item)
@@ -124,8 +126,8 @@ def restore(tree: FolderTree, item: str, *, overwrite: bool, now: float) -> dict
 
 
 def hide_path(tree: FolderTree, parts: Parts) -> bytes:
-    """Take what is at a path away for good, without the trash: this works on a full disk, too. Returns the name by
-    which ``remove_hidden`` removes it. Raises FileNotFoundError."""
+    """Delete an entry without the trash; this works even on a full disk. Returns the name for ``remove_hidden``. Raises
+    FileNotFoundError."""
     tree.require_writable()
     hidden = _GONE + uuid.uuid4().hex.encode()
     with beneath.parent_of(tree.data, parts) as (parent, name), opened_part(tree.base, TRASH) as trash:
@@ -135,7 +137,7 @@ def hide_path(tree: FolderTree, parts: Parts) -> bytes:
 
 
 def hide_item(tree: FolderTree, item: str) -> bytes:
-    """Take an item out of the trash at once; returns the name by which ``remove_hidden`` removes it."""
+    """Remove an item from the trash at once; returns the name for ``remove_hidden``."""
     tree.require_writable()
     with opened_part(tree.base, TRASH) as trash:
         os.close(_open_item(trash, item))
@@ -143,7 +145,8 @@ def hide_item(tree: FolderTree, item: str) -> bytes:
 
 
 def hide_all(tree: FolderTree, *, before: float | None = None) -> list[bytes]:
-    """Take all items out of the trash, or those deleted ``before``; returns what is to be removed, leftovers too."""
+    """Remove all items from the trash, or those deleted ``before``; returns the names for ``remove_hidden``, including
+    leftovers."""
     with opened_part(tree.base, TRASH) as trash:
         names = _names(trash)
         old = [name for name in names if _ITEM.match(name) and (before is None or int(name[:13]) < before * 1000)]
@@ -152,7 +155,7 @@ def hide_all(tree: FolderTree, *, before: float | None = None) -> list[bytes]:
 
 
 def remove_hidden(tree: FolderTree, names: list[bytes]) -> None:
-    """Remove from the disk what was taken out of the trash."""
+    """Delete hidden entries from disk."""
     with opened_part(tree.base, TRASH) as trash:
         remove_trees(trash, names)
 

@@ -1,4 +1,4 @@
-"""A folder on the disk: its directory, its meta.json, and the data that people see."""
+"""A folder on disk: its directory, its meta.json, and the users' data."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from backendai.core import beneath
 from backendai.core.storage_layout import DATA, INCOMING, META, TRASH
 from backendai.files.refusals import Refusal
 
-STAGING, DELETING = ".staging", ".deleting"  # beside the folders: what is being made, and what is being removed
+STAGING, DELETING = ".staging", ".deleting"  # beside the folders: unfinished ones, and those being deleted
 SIZE = "size.json"
-PRIVATE, PASSABLE = 0o700, 0o711  # a container engine on a root-squashed share needs to pass, not to read
+PRIVATE, PASSABLE = 0o700, 0o711  # engines need to traverse directories on root-squashed shares, but not to read them
 _LARGEST_JSON = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Meta:
-    """What a folder says of itself, so that the database's rows can be made again from the disk."""
+    """A folder's description of itself, from which the database's rows can be restored."""
 
     id: str
     version: int
@@ -34,13 +34,13 @@ class Meta:
     limit: int | None = None
     linked_path: str = ""
     cloned_from: str = ""
-    project: int = 0  # whose quota the file system enforces; 0: none
+    project: int = 0  # number of its quota project in the file system; 0: none
     more: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """What a folder takes up: ``bytes`` of the disk (blocks), and the files and links; measured ``at`` (epoch)."""
+    """A folder's size: ``bytes`` (blocks on disk), and the number of files and links. ``at``: epoch seconds."""
 
     bytes: int
     files: int
@@ -49,7 +49,7 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class FolderTree:
-    """An open folder: descriptors of its directory and of its data. ``read_only``: it shows a path that is linked."""
+    """An open folder: descriptors of its directory and of its data. ``read_only``: it shows a linked path."""
 
     meta: Meta
     base: int
@@ -63,13 +63,13 @@ class FolderTree:
 
 
 def parts_of(folder_id: UUID) -> beneath.Parts:
-    """Return where a folder lies below the root of its host."""
+    """Return a folder's path below the root of its host."""
     return folder_id.hex[:2].encode(), str(folder_id).encode()
 
 
 @contextmanager
 def opened_base(root: int, folder_id: UUID) -> Iterator[int]:
-    """Give the descriptor of a folder's directory; refuses with 404."""
+    """Yield the descriptor of a folder's directory. Refuses with 404."""
     try:
         base = beneath.open_directory(root, parts_of(folder_id), follow=False)
     except FileNotFoundError as error:
@@ -82,7 +82,8 @@ def opened_base(root: int, folder_id: UUID) -> Iterator[int]:
 
 @contextmanager
 def opened_folder(root: int, folder_id: UUID, linkable: Sequence[Path]) -> Iterator[FolderTree]:
-    """Give an open folder. ``linkable`` are the paths below which a folder may show an existing one."""
+    """Yield an open folder. ``linkable``: the paths below which existing directories can become folders. Refuses with
+    404."""
     with opened_base(root, folder_id) as base:
         meta = read_meta(base)
         if meta.linked_path:
@@ -96,7 +97,7 @@ def opened_folder(root: int, folder_id: UUID, linkable: Sequence[Path]) -> Itera
 
 
 def open_linked(path: str, linkable: Sequence[Path]) -> int:
-    """Return the descriptor of an existing directory below an allowed path; refuses any other."""
+    """Return the descriptor of an existing directory below an allowed path. Refuses others."""
     for prefix in linkable:
         if path == str(prefix) or path.startswith(f"{prefix}/"):
             parts = beneath.parse(path.removeprefix(str(prefix)).lstrip("/"))
@@ -111,7 +112,7 @@ def open_linked(path: str, linkable: Sequence[Path]) -> int:
 
 
 def read_meta(base: int) -> Meta:
-    """Return meta.json; refuses with 503 when it cannot be read."""
+    """Return the content of meta.json. Refuses with 503 if it is invalid."""
     content = read_json(base, META)
     try:
         if content is None:
@@ -123,12 +124,12 @@ def read_meta(base: int) -> Meta:
 
 
 def write_meta(base: int, meta: Meta) -> None:
-    """Replace meta.json as a whole."""
+    """Replace meta.json atomically."""
     write_json(base, META, asdict(meta))
 
 
 def read_size(base: int) -> Size | None:
-    """Return the last measurement; None when there is none."""
+    """Return the last measurement; None if there is none."""
     content = read_json(base, SIZE)
     try:
         return Size(int(content["bytes"]), int(content["files"]), float(content["at"])) if content else None
@@ -137,7 +138,7 @@ def read_size(base: int) -> Size | None:
 
 
 def read_json(directory: int, name: str) -> dict[str, Any] | None:
-    """Return a small JSON object; None when the file is missing or is none."""
+    """Return a small JSON object; None if the file is missing or invalid."""
     try:
         descriptor = beneath.open_file(directory, (name.encode(),), follow=False)
     except FileNotFoundError:
@@ -151,8 +152,8 @@ def read_json(directory: int, name: str) -> dict[str, Any] | None:
 
 
 def write_json(directory: int, name: str, content: Mapping[str, Any], *, is_synced: bool = True) -> None:
-    """Write a small JSON object durably: it is there as a whole or as it was. Not ``is_synced``: once the caller has
-    synced the file system."""
+    """Write a small JSON object atomically and durably. Not ``is_synced``: durable after the caller's sync of the file
+    system."""
     draft = f".{name}.{uuid.uuid4().hex}"
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=directory)
     try:
@@ -171,19 +172,19 @@ def write_json(directory: int, name: str, content: Mapping[str, Any], *, is_sync
 
 
 def make_skeleton(directory: int) -> None:
-    """Make what every folder has."""
+    """Create the directories of a new folder."""
     for name in (DATA, INCOMING, TRASH):
         beneath.make_directory(directory, name.encode(), PRIVATE)
 
 
 def open_part(base: int, name: str) -> int:
-    """Return the descriptor of a folder's ``incoming`` or ``trash``, making it when it is missing."""
+    """Return the descriptor of a folder's ``incoming`` or ``trash``; creates it if it is missing."""
     return beneath.make_directories(base, (name.encode(),), PRIVATE)
 
 
 @contextmanager
 def opened_part(base: int, name: str) -> Iterator[int]:
-    """Give the descriptor of a folder's ``incoming`` or ``trash``."""
+    """Yield the descriptor of a folder's ``incoming`` or ``trash``."""
     descriptor = open_part(base, name)
     try:
         yield descriptor

@@ -1,6 +1,6 @@
-"""Puts members of an archive in their places: many at once, each of them as a whole and after one sync for all.
+"""Moves members of an archive to their paths: many at once, each atomically, after one sync for all.
 
-The sync of a batch also makes the names of the batch before it durable; ``sync_names`` does so after the last one.
+The sync of a batch also makes the names of the previous batch durable; ``sync_names`` does so after the last batch.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ SKIP_EQUAL, ALL, NEVER = "skip-equal", "all", "never"
 MODES = (SKIP_EQUAL, ALL, NEVER)
 _MOST_OPEN = 64
 _MOST_TOLD = 1000
-_LATEST = 2**40  # seconds; what file systems take
+_LATEST = 2**40  # seconds; the largest time that file systems support
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A member to put in its place: its bytes, or the name of a file in ``incoming`` that has them."""
+    """A member to move to its path: its bytes, or the name of a file in ``incoming`` with them."""
 
     parts: Parts
     kind: str
@@ -45,21 +45,21 @@ class Item:
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of an archive."""
+    """The result of unpacking an archive."""
 
     written: int = 0
     skipped: int = 0
-    equal: int = 0  # of the skipped ones: with the size and time of the member
+    equal: int = 0  # the skipped ones with the member's size and time
     refused: list[dict[str, Any]] = field(default_factory=list)
     bytes: int = 0
 
     def refuse(self, told: dict[str, str], code: str) -> None:
-        """Note a member that was not taken; of very many only the first are told."""
+        """Record a rejected member; only the first 1,000 are listed."""
         if len(self.refused) < _MOST_TOLD:
             self.refused.append({**told, "code": code})
 
     def add(self, other: Outcome) -> None:
-        """Count what another batch has done."""
+        """Add the result of another batch."""
         self.written += other.written
         self.skipped += other.skipped
         self.equal += other.equal
@@ -68,10 +68,10 @@ class Outcome:
 
 
 def put(tree: FolderTree, items: list[Item], overwrite: str) -> Outcome:
-    """Put members in their places. What one of them meets does not stop the others, but a full disk does."""
+    """Move members to their paths. A failed member does not stop the others; a full disk does."""
     tree.require_writable()
     outcome, ready = Outcome(), list[tuple[Item, bytes]]()
-    items = sorted(items, key=lambda item: item.parts[:-1])  # each directory is opened once before the sync, once after
+    items = sorted(items, key=lambda item: item.parts[:-1])  # opens each directory once before and once after the sync
     with opened_part(tree.base, INCOMING) as incoming:
         try:
             with _parents(tree.data) as parents:
@@ -94,19 +94,19 @@ def put(tree: FolderTree, items: list[Item], overwrite: str) -> Outcome:
 
 
 def sync_names(tree: FolderTree) -> None:
-    """Make the names durable that ``put`` gave: one sync of the file system, however many directories have them."""
+    """Make the names of all unpacked members durable, by one sync of the file system."""
     beneath.sync_all(tree.data)
 
 
 class Parents:
-    """Open directories below a folder, made where they are missing; a few are kept open."""
+    """Open directories below a folder, created if missing; up to 64 stay open."""
 
     def __init__(self, data: int) -> None:
         self._data = data
         self._open: dict[Parts, int] = {}
 
     def of(self, parts: Parts) -> int:
-        """Return the descriptor of a directory; no link is followed."""
+        """Return a directory's descriptor. Follows no links."""
         if parts not in self._open:
             if len(self._open) >= _MOST_OPEN:
                 self.close()
@@ -114,7 +114,7 @@ class Parents:
         return self._open[parts]
 
     def close(self) -> None:
-        """Close all."""
+        """Close all directories."""
         for descriptor in self._open.values():
             os.close(descriptor)
         self._open.clear()
@@ -141,7 +141,7 @@ def _noting(outcome: Outcome, item: Item) -> Iterator[None]:
 
 
 def _prepare(incoming: int, parents: Parents, item: Item, overwrite: str, outcome: Outcome) -> bytes | None:
-    """Write a member to ``incoming``; returns its name there, None when there is nothing to rename."""
+    """Write a member to ``incoming``; returns its name there, None if nothing has to be renamed."""
     if item.kind == "directory":
         parents.of(item.parts)
         outcome.written += 1
@@ -169,13 +169,13 @@ def _prepare(incoming: int, parents: Parents, item: Item, overwrite: str, outcom
 
 
 def set_time(descriptor: int, mtime: float) -> None:
-    """Give a file the time that an archive says, if it can be one."""
+    """Set a file's time to that in the archive, if it is valid."""
     if 0 <= mtime < _LATEST:
         os.utime(descriptor, (mtime, mtime))
 
 
 def link_stays_inside(parts: Parts, target: bytes) -> bool:
-    """Return whether a link at a path names something in the folder, going by its text."""
+    """Return whether a link's target text stays inside the folder."""
     if not target or target.startswith(b"/") or b"\0" in target:
         return False
     depth = len(parts) - 1
@@ -187,7 +187,7 @@ def link_stays_inside(parts: Parts, target: bytes) -> bool:
 
 
 def _is_kept(parent: int, item: Item, overwrite: str, outcome: Outcome) -> bool:
-    """Return whether what is there stays, and count it. Raises IsADirectoryError."""
+    """Return whether the existing entry stays, and count it. Raises IsADirectoryError."""
     try:
         there = os.stat(item.parts[-1], dir_fd=parent, follow_symlinks=False)
     except FileNotFoundError:

@@ -30,14 +30,14 @@ _COMMON = {"Tus-Resumable": _VERSION, "Cache-Control": "no-store"}
 
 
 class Turns:
-    """Who writes to which upload: a client that comes again takes the turn of the connection that it lost."""
+    """The writer of each upload: a reconnecting client replaces its own lost connection."""
 
     def __init__(self) -> None:
         self._locks: dict[tuple[UUID, str], tuple[asyncio.Lock, asyncio.Task[object] | None]] = {}
 
     @asynccontextmanager
     async def turn(self, key: tuple[UUID, str]) -> AsyncIterator[None]:
-        """Wait until nobody else writes, after ending the other writer."""
+        """End the upload's current writer, and wait until it has ended."""
         lock, writer = self._locks.get(key, (asyncio.Lock(), None))
         me = asyncio.current_task()
         self._locks[key] = lock, me
@@ -55,7 +55,6 @@ TURNS: web.AppKey[Turns] = web.AppKey("turns", Turns)
 
 
 def add_routes(router: web.UrlDispatcher) -> None:
-    """Add the routes of this module."""
     folder = "/v1/folders/{folder}/uploads"
     router.add_options(folder, describe)
     router.add_post(folder, create)
@@ -65,13 +64,13 @@ def add_routes(router: web.UrlDispatcher) -> None:
 
 
 async def describe(request: web.Request) -> web.Response:
-    """Answer what this server can do."""
+    """Return the protocol's version and extensions."""
     told = {"Tus-Version": _VERSION, "Tus-Extension": _EXTENSIONS, "Tus-Max-Size": str(_LARGEST)}
     return web.Response(status=204, headers={**_COMMON, **told})
 
 
 async def create(request: web.Request) -> web.Response:
-    """Begin an upload; an empty one is done at once."""
+    """Create an upload; an empty one is completed at once."""
     asked = _admit(request)
     length = whole(request.headers.get("Upload-Length"), "Upload-Length", -1, least=0, most=_LARGEST)
     if length < 0:
@@ -86,21 +85,21 @@ async def create(request: web.Request) -> web.Response:
 
 
 async def show(request: web.Request) -> web.Response:
-    """Answer how many bytes are safe; puts a file that is whole in its place."""
+    """Return the number of saved bytes; moves a complete file to its path."""
     asked = _admit(request)
-    # The asking client has lost the connection by which it wrote, even if this side has not noticed yet.
+    # A client that asks has lost its writing connection, even if the server has not noticed it yet.
     async with request.app[TURNS].turn((asked.folder_id, request.match_info["upload"])):
         upload = await asked.run(uploads.find, request.match_info["upload"])
         if upload.offset == upload.length:
-            # All bytes are safe, but a crash or a refusal came before the last step. Clients send nothing more: they
-            # take an answer with all bytes for success.
+            # All bytes are saved, but a crash or a refusal prevented the last step. Clients send no further request, as
+            # they take a complete offset for success.
             await asked.run(uploads.finish, upload, now=asked.now)
     told = {"Upload-Offset": str(upload.offset), "Upload-Length": str(upload.length)}
     return web.Response(headers={**_COMMON, **told, **_expires(asked)})
 
 
 async def go_on(request: web.Request) -> web.Response:
-    """Take more bytes in, and put the file in its place when it is whole."""
+    """Append bytes, and move a complete file to its path."""
     asked, upload_id = _admit(request), request.match_info["upload"]
     if request.content_type != _KIND:
         raise Refusal(415, "bad-type", f"The Content-Type of a part is {_KIND}.")
@@ -118,7 +117,7 @@ async def go_on(request: web.Request) -> web.Response:
 
 
 async def remove(request: web.Request) -> web.Response:
-    """Give an upload up."""
+    """Cancel an upload."""
     asked, upload_id = _admit(request), request.match_info["upload"]
     async with request.app[TURNS].turn((asked.folder_id, upload_id)):
         await asked.run(uploads.remove, upload_id)
@@ -126,7 +125,7 @@ async def remove(request: web.Request) -> web.Response:
 
 
 async def _take_in(asked: Asked, request: web.Request, upload: Upload, file: io.FileIO) -> Upload:
-    """Write a request's body behind what is there; what has come before a connection breaks is kept."""
+    """Append a request's body to an upload; bytes received before a broken connection are kept."""
     async with asked.room(upload.length - upload.offset) as room:
         return await _write(asked, request, upload, file, room)
 

@@ -1,6 +1,6 @@
-"""Uploads that can be resumed (tus): a file in ``incoming`` for the bytes, one beside it for what is known of them.
+"""Resumable uploads (tus): a file in ``incoming`` for the bytes, and one for the state.
 
-The offset that is told is what was synced to the disk; what a crash left beyond it is cut off.
+The reported offset is the number of bytes synced to disk; bytes beyond it, left by a crash, are cut off.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _FILE_MODE = 0o644
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """One upload: where it goes, how long it is, and how much of it is safe."""
+    """One upload: its target path, its length, and the number of saved bytes."""
 
     id: str
     parts: Parts
@@ -39,7 +39,7 @@ class Upload:
 
 
 def create(tree: FolderTree, parts: Parts, length: int, *, overwrite: bool) -> Upload:
-    """Note an upload that begins. Refuses a target that cannot be written."""
+    """Create an upload. Refuses a target that cannot be written."""
     check_target(tree, parts, overwrite=overwrite)
     upload = Upload(uuid.uuid4().hex, parts, length, 0, overwrite)
     with opened_part(tree.base, INCOMING) as incoming:
@@ -49,17 +49,17 @@ def create(tree: FolderTree, parts: Parts, length: int, *, overwrite: bool) -> U
 
 
 def find(tree: FolderTree, upload_id: str) -> Upload:
-    """Return an upload; refuses with 404 one that was cancelled or has expired."""
+    """Return an upload. Refuses with 404 a cancelled or expired one."""
     with opened_part(tree.base, INCOMING) as incoming:
         upload = _read(incoming, upload_id)
-        # A whole upload without bytes in ``incoming`` is in its place, unless its file was changed since.
+        # A complete upload without a file in ``incoming`` was moved to its path; the file may have been changed since.
         if not beneath.exists(incoming, _data(upload_id)) and not _is_in_place(tree, upload):
             raise _unknown()
         return upload
 
 
 def _is_in_place(tree: FolderTree, upload: Upload) -> bool:
-    """Return whether the upload is whole and a file of its length lies at its path."""
+    """Return whether the upload is complete and a file of its length is at its path."""
     try:
         with beneath.parent_of(tree.data, upload.parts) as (parent, name):
             found = os.stat(name, dir_fd=parent, follow_symlinks=False)
@@ -69,14 +69,14 @@ def _is_in_place(tree: FolderTree, upload: Upload) -> bool:
 
 
 def open_at(tree: FolderTree, upload_id: str, offset: int) -> tuple[Upload, io.FileIO | None]:
-    """Return an upload and its file, open at an offset; no file when all bytes are safe. Refuses with 409 any other
-    offset than its own."""
+    """Return an upload and its file, opened at an offset; no file if the upload is complete. Refuses with 409 an offset
+    other than its own."""
     tree.require_writable()
     upload = find(tree, upload_id)
     if offset != upload.offset:
         raise Refusal(409, "wrong-offset", f"The upload is at {upload.offset}, not {offset}.", offset=upload.offset)
     if upload.offset == upload.length:
-        return upload, None  # its file may be in its place already
+        return upload, None  # the file may have been moved to its path
     with opened_part(tree.base, INCOMING) as incoming:
         file = io.FileIO(beneath.open_file(incoming, (_data(upload_id),), follow=False, flags=os.O_RDWR), "r+")
         os.ftruncate(file.fileno(), upload.offset)
@@ -85,14 +85,14 @@ def open_at(tree: FolderTree, upload_id: str, offset: int) -> tuple[Upload, io.F
 
 
 def write(root: int, file: io.FileIO, data: bytes) -> None:
-    """Write all the bytes where the file stands."""
+    """Write all bytes at the file's position."""
     view = memoryview(data)
     while view:
         view = view[os.write(file.fileno(), view) :]
 
 
 def sync(tree: FolderTree, upload: Upload, file: io.FileIO, offset: int) -> Upload:
-    """Make what was written safe, then say so."""
+    """Sync written bytes to disk, then save the new offset."""
     os.fsync(file.fileno())
     synced = Upload(upload.id, upload.parts, upload.length, offset, upload.overwrite)
     with opened_part(tree.base, INCOMING) as incoming:
@@ -101,8 +101,10 @@ def sync(tree: FolderTree, upload: Upload, file: io.FileIO, offset: int) -> Uplo
 
 
 def finish(tree: FolderTree, upload: Upload, *, now: float) -> None:
-    """Put a whole upload in its place, unless it is there. Its state stays: a client that lost the last answer asks
-    again. Raises FileExistsError."""
+    """Move a complete upload to its path, unless that has been done.
+
+    Its state stays, as a client that lost the last answer asks again. Raises FileExistsError.
+    """
     with opened_part(tree.base, INCOMING) as incoming:
         if not beneath.exists(incoming, _data(upload.id)):
             return
@@ -110,7 +112,7 @@ def finish(tree: FolderTree, upload: Upload, *, now: float) -> None:
 
 
 def remove(tree: FolderTree, upload_id: str) -> None:
-    """Give an upload up."""
+    """Delete an upload."""
     with opened_part(tree.base, INCOMING) as incoming:
         _read(incoming, upload_id)
         for name in (_data(upload_id), _state(upload_id).encode()):
@@ -119,7 +121,7 @@ def remove(tree: FolderTree, upload_id: str) -> None:
 
 
 def is_state_of_placed(incoming: int, name: bytes) -> bool:
-    """Return whether a file of ``incoming`` is the state of an upload that is in its place."""
+    """Return whether a file in ``incoming`` is the state of a completed upload."""
     upload_id, dot, ending = name.decode(errors="replace").partition(".")
     return (dot + ending) == ".json" and bool(_ID.match(upload_id)) and not beneath.exists(incoming, _data(upload_id))
 

@@ -1,4 +1,4 @@
-"""Threads for calls that a disk can keep for ever. They are few, and nobody waits for them at the end."""
+"""Threads for calls that a disk can block for ever: few, and not waited for at the process's end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """A call in a thread: since when it waits or runs, and who wants its result."""
+    """A call in a thread: its time of submission, and the future of its result."""
 
     work: Callable[[], Any]
     loop: asyncio.AbstractEventLoop
@@ -25,7 +25,7 @@ class Call:
 
 
 class Workers:
-    """At most ``most`` threads, started when they are needed. Calls beyond wait for their turn."""
+    """Up to ``most`` threads, started on demand. Further calls wait."""
 
     def __init__(self, name: str, most: int) -> None:
         self._name, self._most = name, most
@@ -34,7 +34,7 @@ class Workers:
         self._threads = 0
 
     def submit(self, work: Callable[[], Any]) -> Call:
-        """Return the call, which runs as soon as a thread is free. Call from the event loop's thread."""
+        """Return a call, which runs when a thread is free. For the event loop's thread."""
         loop = asyncio.get_running_loop()
         call = Call(work, loop, loop.create_future(), loop.create_future())
         self._calls.add(call)
@@ -46,31 +46,31 @@ class Workers:
         return call
 
     def oldest(self) -> float | None:
-        """Return when the oldest call that has not ended was asked for; None when there is none."""
+        """Return the submission time of the oldest call in progress; None if there is none."""
         return min((call.asked_at for call in self._calls), default=None)
 
     def running(self) -> int:
-        """Return how many calls are in threads now."""
+        """Return the number of calls that threads run now."""
         return sum(call.is_running for call in self._calls)
 
     def give_up(self, error: Callable[[], Exception]) -> None:
-        """Answer everybody who waits with an error. Calls that did not begin never do; the others stay stuck."""
+        """Raise an error in all waiting callers. Calls that have not started are dropped; running ones stay stuck."""
         for call in list(self._calls):
             if not call.answer.done():
                 call.answer.set_exception(error())
-                call.answer.exception()  # read once: nobody may be waiting any more
+                call.answer.exception()  # mark as retrieved, as no caller may be left
 
     def _run(self) -> None:
         while True:
             call = self._waiting.get()
             call.is_running = True
             result, error = None, None
-            if not call.answer.done():  # cancelled or given up meanwhile
+            if not call.answer.done():  # cancelled or abandoned meanwhile
                 try:
                     result = call.work()
-                except BaseException as raised:  # the asker gets it, whatever it is
+                except BaseException as raised:  # any exception is passed to the caller
                     error = raised
-            with contextlib.suppress(RuntimeError):  # the loop is closed: the server has ended
+            with contextlib.suppress(RuntimeError):  # the loop is closed, as the server has ended
                 call.loop.call_soon_threadsafe(_finish, call, result, error)
             del call, result, error
 
