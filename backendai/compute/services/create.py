@@ -218,8 +218,8 @@ def _record(session: ComputeSession, actor: User, names: Mapping[str, str]) -> N
 
 def kernels_of(session: ComputeSession, roles: Sequence[CheckedRole]) -> list[Kernel]:
     """Return the unsaved kernels of a new session."""
-    seats = [(role, index) for role in roles for index in range(1, role.count + 1)]
-    return [_kernel(session, rank, role, index) for rank, (role, index) in enumerate(seats)]
+    places = [(role, index) for role in roles for index in range(1, role.count + 1)]
+    return [_kernel(session, rank, role, index) for rank, (role, index) in enumerate(places)]
 
 
 def _kernel(session: ComputeSession, rank: int, role: CheckedRole, index: int) -> Kernel:

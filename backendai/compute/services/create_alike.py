@@ -24,8 +24,8 @@ from backendai.wire.queues import CONTROL_QUEUE
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
-    """One of the sessions to launch: its id, name and own variables. Reserved variable names are allowed."""
+class SessionVariant:
+    """The own values of one of the sessions: id, name and variables. Reserved variable names are allowed."""
 
     session_id: UUID
     name: str
@@ -33,9 +33,9 @@ class Seat:
 
 
 def launch_alike(
-    owner: User, spec: SessionSpec, checked: Checked, seats: Sequence[Seat], *, run_id: UUID, now: datetime
+    owner: User, spec: SessionSpec, checked: Checked, variants: Sequence[SessionVariant], *, run_id: UUID, now: datetime
 ) -> list[ComputeSession]:
-    """Write and return a PENDING session for each of ``seats``, in the caller's transaction. All get the run's id as
+    """Write and return a PENDING session for each of ``variants``, in the caller's transaction. All get the run's id as
     launch id.
 
     No session gets an audit entry or a notification of its own. The number of statements grows only with mounts and
@@ -44,9 +44,9 @@ def launch_alike(
     mounts = take_mounts(checked.all_mounts)
     more = {"run_id": run_id, "launch_id": run_id, "mount_count": len(mounts), "created_at": now, "changed_at": now}
     sessions = []
-    for seat in seats:
-        row = session_row(owner, replace(spec, name=seat.name), checked, seat.name, id=seat.session_id, **more)
-        row.environ = {**row.environ, **seat.environ}
+    for variant in variants:
+        row = session_row(owner, replace(spec, name=variant.name), checked, variant.name, id=variant.session_id, **more)
+        row.environ = {**row.environ, **variant.environ}
         sessions.append(row)
     ComputeSession.objects.bulk_create(sessions)
     Kernel.objects.bulk_create([kernel for one in sessions for kernel in kernels_of(one, checked.roles)])

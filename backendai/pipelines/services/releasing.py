@@ -15,7 +15,7 @@ from django.db import IntegrityError, transaction
 
 from backendai.compute.services.bulk import among, update_rows
 from backendai.compute.services.check import Checked, check_spec
-from backendai.compute.services.create_alike import Seat, launch_alike, taken_names
+from backendai.compute.services.create_alike import SessionVariant, launch_alike, taken_names
 from backendai.compute.spec import SessionSpec
 from backendai.compute.spec_document import spec_of
 from backendai.core.errors import BackendAIError
@@ -75,8 +75,8 @@ def _release_step(run: Run, version: int, step: Step, growths: int, tasks: Seque
     with transaction.atomic():
         if not grow(run.pk, version, Status.RUNNING):
             return 0
-        seats = _seats(run, step, tasks, checked, spec)
-        sessions = launch_alike(run.owner, spec, checked, seats, run_id=run.pk, now=now)
+        variants = _variants(run, step, tasks, checked, spec)
+        sessions = launch_alike(run.owner, spec, checked, variants, run_id=run.pk, now=now)
         ids = [task.pk for task in tasks]
         own = {"session_id": ("uuid", [one.pk for one in sessions])}
         update_rows(Task._meta.db_table, ids, own, counting=["attempt"], only_if=("state", State.WAITING))
@@ -108,13 +108,13 @@ def _making_folders(spec: SessionSpec) -> SessionSpec:
     return replace(spec, startup_command=led(spec.startup_command), roles=roles)
 
 
-def _seats(run: Run, step: Step, tasks: Sequence[Task], checked: Checked, spec: SessionSpec) -> list[Seat]:
+def _variants(run: Run, step: Step, tasks: Sequence[Task], checked: Checked, spec: SessionSpec) -> list[SessionVariant]:
     base = run.name if run.kind == Run.Kind.ARRAY else f"{run.name}-{step.name}"
     names = {task.pk: _name(base, step, task) for task in tasks}
     taken = taken_names(run.owner, list(names.values()))
     inputs = _inputs(run, step, tasks) if run.workspace else {}
     environ = {**checked.spec.environ, **spec.environ}
-    seats = []
+    variants = []
     for task in tasks:
         name = names[task.pk]
         if name in taken:
@@ -130,8 +130,8 @@ def _seats(run: Run, step: Step, tasks: Sequence[Task], checked: Checked, spec: 
         }
         number = task.attempt + 1
         key = uuid.uuid5(task.pk, str(number))  # the same element and try is the same session
-        seats.append(Seat(key, name, {**environ, **own}))
-    return seats
+        variants.append(SessionVariant(key, name, {**environ, **own}))
+    return variants
 
 
 def _name(base: str, step: Step, task: Task) -> str:
