@@ -34,14 +34,14 @@ def read_running(group: ResourceGroup) -> tuple[RunningView, ...]:
     placed = ComputeSession.objects.live().filter(resource_group=group, status__in=PLACED).order_by("pk")
     amounts: dict[tuple[UUID, UUID], dict[str, int]] = defaultdict(dict)
     held = Allocation.objects.filter(kernel__session__in=placed.values("pk").order_by())
-    by_seat = held.values_list("kernel__session_id", "agent_id", "slot").annotate(total=Sum("amount")).order_by()
-    for session_id, agent_id, slot, total in by_seat:
+    by_agent = held.values_list("kernel__session_id", "agent_id", "slot").annotate(total=Sum("amount")).order_by()
+    for session_id, agent_id, slot, total in by_agent:
         amounts[session_id, agent_id][slot] = total
     kernels = Kernel.objects.filter(session__resource_group=group, status__in=PLACED)
     counts = kernels.values_list("session_id", "agent_id").annotate(number=Count("pk")).order_by("session_id")
-    seats: dict[UUID, list[tuple[UUID, Slots, int]]] = defaultdict(list)
+    allocations: dict[UUID, list[tuple[UUID, Slots, int]]] = defaultdict(list)
     for session_id, agent_id, number in counts:
-        seats[session_id].append((agent_id, Slots(amounts.get((session_id, agent_id), {})), number))
+        allocations[session_id].append((agent_id, Slots(amounts.get((session_id, agent_id), {})), number))
     rows = list(placed.values_list("pk", "ends_at", "started_at", "scheduled_at", "batch_timeout"))
     starting = longest_runs([pk for pk, _, started_at, _, _ in rows if started_at is None])
     longest_start = group.pull_timeout + group.create_timeout
@@ -49,7 +49,7 @@ def read_running(group: ResourceGroup) -> tuple[RunningView, ...]:
     for pk, ends_at, started_at, scheduled_at, batch_timeout in rows:
         if started_at is None:
             ends_at = _later(scheduled_at, starting.get(pk), longest_start)
-        views.append(RunningView(pk, tuple(seats[pk]), ends_at or _later(started_at, batch_timeout)))
+        views.append(RunningView(pk, tuple(allocations[pk]), ends_at or _later(started_at, batch_timeout)))
     return tuple(views)
 
 

@@ -17,7 +17,7 @@ from itertools import groupby
 
 from backendai.core.slots import Slots
 from backendai.scheduler.agent_states import AgentState, AgentStates
-from backendai.scheduler.choose import Seat
+from backendai.scheduler.choose import Allocation
 from backendai.scheduler.demand import Demand, Request
 from backendai.scheduler.devices import Shares, is_fractional, is_unique
 from backendai.scheduler.place import place
@@ -31,11 +31,11 @@ _Steps = list[tuple[datetime, list[RunningView]]]  # moments, and the sessions t
 @dataclass(frozen=True, slots=True)
 class Start:
     """The reserved start of the first in line: the time, the states of all agents at that time, and the agents chosen
-    for the session (``seats``)."""
+    for the session (``allocations``)."""
 
     at: datetime
     states: AgentStates
-    seats: list[Seat]
+    allocations: list[Allocation]
 
 
 class Reservation:
@@ -102,8 +102,8 @@ def earliest_start(
 def reserve(start: Start, states: AgentStates) -> Reservation:
     """Return the reservation for a session whose start is known."""
     then = {state.id: state for state in start.states.all}
-    mine = {seat.state.id for seat in start.seats}
-    # In ``then`` the seats are reserved. Sessions that end until then free the rest, so only the difference is kept.
+    mine = {allocation.state.id for allocation in start.allocations}
+    # ``then`` includes the allocations. Sessions that end until then free the rest, so only the difference is kept.
     needed = [_less(state, then[state.id]) for state in states.all if state.id in mine]
     return Reservation(states, needed, start.at)
 
@@ -137,15 +137,15 @@ def _start_after(session: SessionView, demand: Demand, states: AgentStates, step
     if not steps:
         return None
     later = _released(states, steps)
-    seats = place(session, demand, later)
-    return None if isinstance(seats, Refusal) else Start(steps[-1][0], later, seats)
+    allocations = place(session, demand, later)
+    return None if isinstance(allocations, Refusal) else Start(steps[-1][0], later, allocations)
 
 
 def _released(states: AgentStates, steps: _Steps) -> AgentStates:
     later = states.copy()
     for _, ended in steps:
         for each in ended:
-            for agent_id, amounts, kernels in each.seats:
+            for agent_id, amounts, kernels in each.allocations:
                 later.give_back(agent_id, amounts, kernels)
     return later
 

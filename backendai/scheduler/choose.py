@@ -29,7 +29,7 @@ _Found = tuple[AgentState, Sequence[Shares], int]  # agent, devices, number of b
 _FEW = 64  # up to this number, agents are checked one by one
 
 
-class Seat(NamedTuple):
+class Allocation(NamedTuple):
     """The agent chosen for a request, and the devices for each of its kernels (``shares``). ``passed_over``: the number
     of better ranked agents without room."""
 
@@ -39,8 +39,8 @@ class Seat(NamedTuple):
     shares: Sequence[Shares] = NO_SHARES
 
 
-def best(request: Request, session: SessionView, states: AgentStates) -> Seat | None:
-    """Return the best agent that can hold the request, as a ``Seat``; None if no agent can. Reserves nothing."""
+def best(request: Request, session: SessionView, states: AgentStates) -> Allocation | None:
+    """Return an ``Allocation`` on the best agent that can hold the request; None if no agent can. Reserves nothing."""
     cost = states.cost(request) if request.cost is None else request.cost
     if cost < 0:
         return None
@@ -61,7 +61,7 @@ def best(request: Request, session: SessionView, states: AgentStates) -> Seat | 
             found = _first_of_several(level, request, cost, states, avoid)
         if found is not None:
             state, shares, place = found
-            return new_tuple(Seat, (request, state, ahead + place, shares))
+            return new_tuple(Allocation, (request, state, ahead + place, shares))
         for bucket in level:
             ahead += len(bucket.states)
     return _best_of([state for state in states.all if state.id in avoid], request, states, affinity) if avoid else None
@@ -188,8 +188,8 @@ def _few(request: Request, states: AgentStates) -> list[AgentState] | None:
 
 def _best_of(
     candidates: Iterable[AgentState], request: Request, states: AgentStates, affinity: Affinity | None
-) -> Seat | None:
-    """Return the best of these agents that can hold the request, as a ``Seat``; None if none can. Checks each agent."""
+) -> Allocation | None:
+    """Return an ``Allocation`` on the best of these agents that can hold the request, else None. Checks each agent."""
 
     def key(state: AgentState) -> tuple[int, int, Entry]:
         liking = affinity.of(state) if affinity else 0
@@ -203,7 +203,7 @@ def _best_of(
     for ahead, state in enumerate(sorted(is_open, key=key)):
         shares = _shares(state, request) if state.fits(request) else None
         if shares is not None:
-            return Seat(request, state, ahead, shares)
+            return Allocation(request, state, ahead, shares)
     return None
 
 

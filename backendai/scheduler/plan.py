@@ -103,11 +103,11 @@ _SOME_PASS = Pass()
 
 
 class Placement(NamedTuple):
-    """The decision to start a session. ``seats``: pairs of kernel id and agent id. ``devices``: the devices of each
-    kernel that has some. The last four fields are the input of ``trail``."""
+    """The decision to start a session. ``kernel_agents``: pairs of kernel id and agent id. ``devices``: the devices of
+    each kernel that has some. The last four fields are the input of ``trail``."""
 
     session_id: UUID
-    seats: tuple[tuple[UUID, UUID], ...]
+    kernel_agents: tuple[tuple[UUID, UUID], ...]
     devices: Mapping[UUID, DeviceShares] = _NO_DEVICES
     turn: int = 0
     within: Pass = _SOME_PASS
@@ -117,7 +117,7 @@ class Placement(NamedTuple):
     @property
     def kernels(self) -> dict[UUID, UUID]:
         """The agent id of each kernel id."""
-        return dict(self.seats)
+        return dict(self.kernel_agents)
 
     @property
     def trail(self) -> Trail:

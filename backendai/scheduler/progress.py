@@ -8,7 +8,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from backendai.scheduler.agent_states import AgentStates
-from backendai.scheduler.choose import Seat
+from backendai.scheduler.choose import Allocation
 from backendai.scheduler.demand import DemandKey, demand_keys, demand_of
 from backendai.scheduler.gates import closed_for_all, closed_for_one, context_of, free_of_gates, needs_network
 from backendai.scheduler.limits import Limits
@@ -54,7 +54,7 @@ class Progress:
         self._retries_to_skip = snapshot.rules.retries_to_skip
         self.states = AgentStates(snapshot.agents, snapshot.rules)
         self.tally = Tally(snapshot.held)
-        self.started: list[tuple[SessionView, list[Seat]]] = []  # filled with backfill only
+        self.started: list[tuple[SessionView, list[Allocation]]] = []  # filled with backfill only
         self._limits = Limits(snapshot.limits, snapshot.networks)
         self._has_limits = bool(snapshot.limits) or snapshot.networks is not None
         self._gate_context = context_of(snapshot, self._limits)
@@ -95,7 +95,7 @@ class Progress:
             refusal = self._gate_refusals[id(reason)] = at_gate(index, reason)
         return refusal
 
-    def place(self, session: SessionView, shape: Shape) -> list[Seat] | Refusal:
+    def place(self, session: SessionView, shape: Shape) -> list[Allocation] | Refusal:
         """Reserve agents for the session and return them, or return why it does not fit. The reservations last for the
         rest of the pass. Sessions of a shape that did not fit before are not tried again."""
         if shape.no_room is not None:
@@ -106,13 +106,13 @@ class Progress:
             outcome = shape.no_room = at_agents(outcome)
         return outcome
 
-    def start(self, session: SessionView, shape: Shape, seats: list[Seat], turn: int) -> None:
+    def start(self, session: SessionView, shape: Shape, allocations: list[Allocation], turn: int) -> None:
         """Record the session's placement, and count its amounts against the limits."""
         if not shape.steps:
-            shape.steps = (*QUEUE_PASSED, *passed_steps(seats[0].request, self.states))
-        self._placements.append(placement_of(session, seats, turn, self._pass, shape.steps))
+            shape.steps = (*QUEUE_PASSED, *passed_steps(allocations[0].request, self.states))
+        self._placements.append(placement_of(session, allocations, turn, self._pass, shape.steps))
         if self._keeps_started:
-            self.started.append((session, seats))
+            self.started.append((session, allocations))
         if self._has_limits:
             self._limits.count(session.holder, shape.asked)
             if needs_network(session):

@@ -17,7 +17,7 @@ from datetime import datetime
 
 from backendai.core.messages import Message
 from backendai.scheduler.backfill import Reservation, Start, earliest_start, reserve, reserve_anywhere
-from backendai.scheduler.choose import Seat
+from backendai.scheduler.choose import Allocation
 from backendai.scheduler.feasible import describe_request
 from backendai.scheduler.place import place
 from backendai.scheduler.plan import Reason
@@ -40,7 +40,7 @@ class Queue:
         self._is_strict = sequence.is_strict
         self._progress = progress
         self.is_settled = self.holds_back = False
-        self.place: Callable[[SessionView, Shape], list[Seat] | Refusal] = progress.place
+        self.place: Callable[[SessionView, Shape], list[Allocation] | Refusal] = progress.place
         self._first: SessionView | None = None
         self._behind: Refusal | None = None
         self._reservation: Reservation | None = None
@@ -69,7 +69,7 @@ class Queue:
             self._hold_back(session, shape, refusal.reason)
         return refusal, True
 
-    def _place_beside(self, session: SessionView, shape: Shape) -> list[Seat] | Refusal:
+    def _place_beside(self, session: SessionView, shape: Shape) -> list[Allocation] | Refusal:
         """Reserve agents for a session without touching the reservation for the first in line. Returns the agents, or
         why the session does not fit. A session that ends before the reserved start may use reserved slots."""
         assert self._reservation is not None
@@ -99,10 +99,13 @@ class Queue:
         return [
             RunningView(
                 session.id,
-                tuple((seat.state.id, seat.request.wanted, seat.request.kernels) for seat in seats),
+                tuple(
+                    (allocation.state.id, allocation.request.wanted, allocation.request.kernels)
+                    for allocation in allocations
+                ),
                 None if session.longest_run is None else now + session.longest_run,
             )
-            for session, seats in self._progress.started
+            for session, allocations in self._progress.started
         ]
 
     def _reserve(self, session: SessionView, shape: Shape, refusal: Refusal, start: Start | None) -> Refusal:

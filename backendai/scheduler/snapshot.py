@@ -192,7 +192,7 @@ class RunningView:
     unknown)."""
 
     id: UUID
-    seats: tuple[tuple[UUID, Slots, int], ...]  # agent, amounts, kernels
+    allocations: tuple[tuple[UUID, Slots, int], ...]  # agent, amounts, kernels
     ends_at: datetime | None = None
 
 

@@ -1,4 +1,4 @@
-"""When one kernel of a session ends: the session ends, goes on without it, or the kernel starts again in its seat."""
+"""When one kernel of a session ends: the session ends, goes on without it, or the kernel starts again in its place."""
 
 from __future__ import annotations
 

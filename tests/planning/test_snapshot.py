@@ -207,7 +207,7 @@ def test_what_runs_is_read_for_backfill_with_the_end_that_is_known(cast: Cast) -
     earlier = timezone.now() - timedelta(minutes=5)
     ComputeSession.objects.filter(pk=ending.pk).update(started_at=earlier, batch_timeout=timedelta(hours=1))
     running = {one.id: one for one in look().running}
-    assert running[ending.pk].seats == ((agent.pk, Slots.parse({"cpu": 2, "mem": "1g"}), 2),)
+    assert running[ending.pk].allocations == ((agent.pk, Slots.parse({"cpu": 2, "mem": "1g"}), 2),)
     assert running[ending.pk].ends_at == earlier + timedelta(hours=1)
     assert running[endless.pk].ends_at is None
     ComputeSession.objects.filter(pk=ending.pk).update(started_at=None, scheduled_at=earlier, status=Status.SCHEDULED)

@@ -46,7 +46,7 @@ def test_a_session_is_placed_where_its_folder_lies(site: Cast) -> None:
     assert need and (need.features, need.folders) == (frozenset({"gpu3-disk"}), (("data", "gpu3-disk"),))
     assert needs[free.pk] is None
     names = {agent.id: agent.name for agent in snapshot.agents}
-    placed = {one.session_id: names[one.seats[0][1]] for one in decide(snapshot).placements}
+    placed = {one.session_id: names[one.kernel_agents[0][1]] for one in decide(snapshot).placements}
     assert placed[session.pk] == "gpu3"
 
 

@@ -20,7 +20,7 @@ LACKS_ROOM = ("insufficient-resources", "too-many-kernels", "fragmented")
 
 def no_agent_is_over_capacity(snapshot: Snapshot, decide: Decide) -> None:
     plan = decide(snapshot)
-    taken = seats_of(snapshot, plan.placements)
+    taken = allocations_of(snapshot, plan.placements)
     for agent in snapshot.agents:
         amounts, kernels = taken.get(agent.id, (Slots(), 0))
         assert all(amount <= max(agent.free[name], 0) for name, amount in amounts.items())
@@ -276,7 +276,7 @@ def takes(agent: AgentView, session: SessionView) -> bool:
     return agent.alive and agent.schedulable and not architectures and fits and kernels and is_meant
 
 
-def seats_of(snapshot: Snapshot, placements: Iterable[Placement]) -> dict[object, tuple[Slots, int]]:
+def allocations_of(snapshot: Snapshot, placements: Iterable[Placement]) -> dict[object, tuple[Slots, int]]:
     """By agent: what the placements take of it, and how many kernels they are."""
     amounts = {kernel.id: kernel.slots for session in snapshot.pending for kernel in session.kernels}
     taken: dict[object, tuple[Slots, int]] = {}
@@ -289,7 +289,7 @@ def seats_of(snapshot: Snapshot, placements: Iterable[Placement]) -> dict[object
 
 def after(snapshot: Snapshot, placements: Iterable[Placement]) -> list[AgentView]:
     """The agents once the placements are carried out."""
-    taken = seats_of(snapshot, placements)
+    taken = allocations_of(snapshot, placements)
     return [_with(agent, *taken.get(agent.id, (Slots(), 0))) for agent in snapshot.agents]
 
 
@@ -301,7 +301,7 @@ def released(
     for running in snapshot.running:
         is_over = until is not None and running.ends_at is not None and running.ends_at <= until
         if is_over or running.id in set(ended):
-            for agent_id, amounts, kernels in running.seats:
+            for agent_id, amounts, kernels in running.allocations:
                 agent = agents[agent_id]
                 agents[agent_id] = replace(agent, occupied=agent.occupied - amounts, kernels=agent.kernels - kernels)
     return list(agents.values())

@@ -57,11 +57,11 @@ def test_the_bound_of_a_stretch_is_never_less_than_what_an_agent_in_it_has(in_pa
         agents, sessions = a_world(seed)
         states, booked = AgentStates(agents, Rules(selection=selection)), []
         for session in sessions:
-            seats = place(session, demand_of(session), states)
-            booked += [] if isinstance(seats, Refusal) else seats
+            allocations = place(session, demand_of(session), states)
+            booked += [] if isinstance(allocations, Refusal) else allocations
             check(states)
-        for seat in booked:
-            states.undo(seat.state, seat.request, seat.shares)
+        for allocation in booked:
+            states.undo(allocation.state, allocation.request, allocation.shares)
             check(states)
 
 

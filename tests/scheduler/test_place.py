@@ -225,7 +225,7 @@ def test_it_leaves_no_trace_of_a_session_that_did_not_fit_as_a_whole():
         (dict(state.free), state.kernels, dict(state.book.available("cuda.device"))) for state in states.all
     ] == before  # fmt: skip
     next_one = a_session("next", {"cuda.device": 2}, launch="sweep", placement="pack")
-    assert [seat.state.name for seat in place(next_one, demand_of(next_one), states)] == ["a"]
+    assert [allocation.state.name for allocation in place(next_one, demand_of(next_one), states)] == ["a"]
 
 
 def test_it_gives_the_kernels_of_a_session_over_several_agents_devices_of_their_agent():
@@ -323,5 +323,5 @@ def test_it_has_room_again_after_a_running_session_gave_back_what_it_held():
     states.give_back(uuid4(), Slots.parse({"cpu": 9}), 9)
     assert isinstance(place(session, demand_of(session), states), Refusal)
     states.give_back(agent.id, Slots.parse({"cpu": 8, "cuda.device": 2}), 1)
-    seats = place(session, demand_of(session), states)
-    assert seats[0].shares == [{"cuda.device": {"g0": 1000, "g1": 1000}}]
+    allocations = place(session, demand_of(session), states)
+    assert allocations[0].shares == [{"cuda.device": {"g0": 1000, "g1": 1000}}]

@@ -136,12 +136,12 @@ def test_it_takes_the_agent_of_a_plain_search_under_every_selection(agents, sess
             assert expected is None
             assert_complete(outcome, request, plain)
             continue
-        (seat,) = outcome
+        (allocation,) = outcome
         assert expected is not None
-        assert seat.state.name == expected.name
+        assert allocation.state.name == expected.name
         plain.book(expected, request, session)
-        assert seat.state.free == expected.free
-        assert seat.state.kernels == expected.kernels
+        assert allocation.state.free == expected.free
+        assert allocation.state.kernels == expected.kernels
 
 
 def assert_complete(refusal, request, plain):

@@ -156,7 +156,7 @@ def the_last_kernel_of_a_cluster_is_forgotten(patch: Patch) -> None:
 
     def short(session, *rest):  # type: ignore[no-untyped-def]
         placement = usual(session, *rest)
-        return placement._replace(seats=placement.seats[:-1] or placement.seats)
+        return placement._replace(kernel_agents=placement.kernel_agents[:-1] or placement.kernel_agents)
 
     patch.setattr(progress, "placement_of", short)
 
