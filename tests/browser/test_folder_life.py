@@ -1,19 +1,24 @@
 """A folder from the launcher to a colleague: a session writes, another reads under an alias, and Bob may read.
 
-On two agents that share a path, and on a machine without Docker whose platform an ordinary user started.
+On two agents that share a path, and on machines with and without Docker where an ordinary user started the platform.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from subprocess import CompletedProcess
+from uuid import UUID
 
 import pytest
 from docker import APIClient
 from playwright.sync_api import Page, expect
 
+from backendai.agent.mounts.rules import KERNEL_USER
+from backendai.core.storage_layout import folder_path
 from tests.agent.images import ensure_tmux_image
 from tests.browser.chromium import Chromium
 from tests.browser.conftest import Visit
@@ -51,13 +56,15 @@ class Site:
     image: str
     agents: list[str]
     manage: Manage
+    folders: Path
+    owner: int
 
     @classmethod
-    def of(cls, platform: Platform | Start, image: str) -> Site:
+    def of(cls, platform: Platform | Start, image: str, folders: Path, owner: int) -> Site:
         """Let Alice and Bob in."""
         alice, bob = (Client(platform.url, token) for token in run_on(platform, "make_pair").split())
         agents = sorted(agent["name"] for agent in platform.client.agents())
-        return cls(platform.url, alice, bob, image, agents, platform.manage)
+        return cls(platform.url, alice, bob, image, agents, platform.manage, folders, owner)
 
     def audit(self) -> None:
         """Wait until ``manage.py audit`` finds nothing."""
@@ -69,7 +76,7 @@ class Site:
         )
 
 
-@pytest.fixture(scope="module", params=["two-agents", "user"])
+@pytest.fixture(scope="module", params=["two-agents", "user", "user-docker"])
 def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, ground: Ground) -> Iterator[Site]:
     ensure_tiny()
     if request.param == "two-agents":
@@ -77,10 +84,14 @@ def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         shell = ensure_tmux_image(engine)
         engine.close()
         with Platform(tmp_path_factory.mktemp("life"), agents=2, images={"shell": shell}) as platform:
-            yield Site.of(platform, "Shell")
+            yield Site.of(
+                platform, "Shell", platform.data / "folders", KERNEL_USER if os.geteuid() == 0 else os.geteuid()
+            )
         return
-    with ground.start(Machine(is_root=False, has_docker=False, has_bwrap=True)) as start:
-        yield Site.of(start, "Python")
+    machine = Machine(is_root=False, has_docker=request.param == "user-docker", has_bwrap=True)
+    with ground.start(machine) as start:
+        owner = ground.people[False].uid or os.geteuid()
+        yield Site.of(start, start.image if start.has_docker else "Python", start.clone / "var" / "folders", owner)
 
 
 @pytest.fixture
@@ -147,6 +158,8 @@ def test_a_folder_goes_from_session_to_session_and_to_a_colleague_who_cannot_wri
     expect(written).to_be_visible()  # without a reload
     written.click()
     expect(page.get_by_label("Text of the file")).to_have_value("loss-42\n")
+    on_disk = folder_path(site.folders, UUID(folder)) / "data"
+    assert (on_disk.stat().st_uid, (on_disk / "model.txt").stat().st_uid) == (site.owner, site.owner)
     site.alice.end(train)
 
     again = launch(hers, site, "evaluate", site.agents[-1], target=ALIAS)

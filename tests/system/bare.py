@@ -30,6 +30,8 @@ READY_WITHIN, STOPPED_WITHIN = 150.0, 45.0
 _PROGRAMS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 _ENGINE = Path("/var/run/docker.sock")
 _NOBODY = 65534
+# A shell without job control ignores SIGINT for what it starts in the background, and so do the children of that.
+_AS_IN_A_TERMINAL = ("env", "--default-signal=INT")
 _VERSION = f"{sys.version_info[0]}.{sys.version_info[1]}"
 _READY = re.compile(r"Sign in as +(\S+)\s+Password +(\S+).*Stop +Ctrl-C", re.DOTALL)
 
@@ -151,7 +153,7 @@ class Start:
         """Start a command of the clone as this person, in a terminal's process group of its own."""
         with log.open("wb") as output:
             return subprocess.Popen(
-                [*self.person.command, *command],
+                [*_AS_IN_A_TERMINAL, *self.person.command, *command],
                 cwd=self.clone,
                 env=self.environment | more,
                 stdin=subprocess.DEVNULL,
