@@ -175,11 +175,6 @@ def amount_in_words(name: str, amount: int) -> str:
     return f"{number} {name}"
 
 
-def amounts_in_words(slots: Slots) -> Message:
-    """Return amounts with their resources: ``2 CPU cores, 4 GiB of memory``."""
-    return Message.joined([amount_in_words(name, amount) for name, amount in sorted(slots.items())], ", ")
-
-
 def kernels_in_words(number: int) -> Message:
     """Return a number of kernels for people: ``1 kernel``, ``3 kernels``."""
     return Message("1 kernel") if number == 1 else Message("{number} kernels", number=number)

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from backendai.accounts.models import User
 from backendai.compute.services.check import Checked
-from backendai.core.slots import Slots, amounts_in_words
+from backendai.core.slots import Slots
 from backendai.planning.explain import Explanation
 from backendai.planning.preview import preview
 from backendai.serving.services.checks import agents_that_serve, check_endpoint, session_spec
@@ -31,12 +31,12 @@ class EndpointPreview:
     @property
     def each(self) -> str:
         """The amounts of one replica in words."""
-        return amounts_in_words(self.checked.total)
+        return self.checked.total.describe()
 
     @property
     def all(self) -> str:
         """The amounts of all replicas in words."""
-        return amounts_in_words(self.at_most)
+        return self.at_most.describe()
 
 
 def preview_endpoint(user: User, spec: EndpointSpec, *, now: datetime) -> EndpointPreview:

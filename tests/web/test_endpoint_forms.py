@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 
 import pytest
@@ -76,6 +77,8 @@ def test_numbers_are_tried_on_the_last_day_and_not_saved(alice: Client, cast: Ca
         record("one", "boot", 60.0 * minute, [tally], [], now=now - timedelta(minutes=40 - minute))
     page = alice.post(url, numbers).content.decode()
     assert "at most 3 at once" in page
+    columns = re.findall(r'endpoint-column"[^>]* width="([\d.]+)"', page.partition("endpoint-tried")[2])
+    assert round(sum(map(float, columns))) == 480, "they take the whole width"
     assert Endpoint.objects.get().maximum == 2
     assert alice.post(url, numbers | {"minimum": 7}).status_code == 422
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 
 import pytest
 from django.db import connection
@@ -11,6 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from backendai.serving.models import Endpoint, EndpointToken, State
+from backendai.serving.moves import note
 from backendai.serving.services.endpoints import update_endpoint
 from backendai.serving.showing import shown
 from backendai.web.endpoints.forms import HIDDEN
@@ -88,6 +90,7 @@ def test_numbers_tokens_update_and_deletion(alice: Client, cast: Cast) -> None:
     assert EndpointToken.objects.get().revoked_at
     form = alice.get(f"{url}update/").content.decode()
     assert "serve --port 8000" in form
+    assert 'value="512m"' in form
     alice.post(f"{url}update/", {name: NEW[name] for name in ("image", "command", "port", "cpu", "mem")})
     assert Endpoint.objects.get().next.number == 2
     alice.post(f"{url}roll-back/", {"revision": "1"})
@@ -125,6 +128,28 @@ def test_revisions_are_compared_without_the_values_of_variables(alice: Client, c
     assert "3 changes" in page
     assert "<del>8000</del> → <ins>9000</ins>" in page
     assert "s3cret" not in page
+
+
+def test_of_long_commands_the_lines_that_differ_are_shown(alice: Client, cast: Cast) -> None:
+    command = "cat > server.py <<EOF\n{}EOF\npython3 server.py --model {}"
+    long = "same = 1\n" * 100
+    endpoint = make_endpoint(cast.alice, revision=a_revision(command=command.format(long, "one")))
+    update_endpoint(endpoint, cast.alice, a_revision(command=command.format(long, "two")))
+    page = alice.get(f"/endpoints/{endpoint.pk}/").content.decode()
+    assert "<del>python3 server.py --model one</del> → <ins>python3 server.py --model two</ins>" in page
+
+
+def test_what_is_asked_for_again_has_the_revisions_and_the_last_decision_first(alice: Client, cast: Cast) -> None:
+    endpoint = make_endpoint(cast.alice)
+    url = f"/endpoints/{endpoint.pk}/"
+    assert 'id="endpoint-revisions" aria' in alice.get(url).content.decode()
+    update_endpoint(endpoint, cast.alice, a_revision(port=9000))
+    for code, minutes in (("at-max", 1), ("blind", 0)):
+        note(endpoint.pk, code, now=timezone.now() + timedelta(minutes=minutes), message=f"The reason is {code}.")
+    part = alice.get(url, headers={"HX-Request": "true"}).content.decode()
+    assert 'id="endpoint-revisions" hx-swap-oob="true"' in part
+    assert "in progress" in part
+    assert part.index("is at-max") < part.index("is blind")
 
 
 def test_the_page_may_send_requests_to_its_endpoint_alone(alice: Client, cast: Cast) -> None:

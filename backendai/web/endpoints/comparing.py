@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from backendai.core.slots import Slots, amounts_in_words
+from backendai.core.slots import Slots
 from backendai.serving.models import Revision
 from backendai.texts.messages import in_words
 from backendai.texts.translation import gettext as _
@@ -40,11 +40,21 @@ def compared(newest_first: Sequence[Revision]) -> list[Compared]:
 
 def _changes(old: Revision, new: Revision) -> tuple[Change, ...]:
     first, second = _told(old), _told(new)
-    lines = [Change(name, first[name], second[name]) for name in second if first[name] != second[name]]
+    lines = [Change(name, *_apart(first[name], second[name])) for name in second if first[name] != second[name]]
     secret = sorted(
         name for name in old.environ.keys() | new.environ.keys() if old.environ.get(name) != new.environ.get(name)
     )
     return (*lines, *(Change(name, _there(old.environ, name), _there(new.environ, name)) for name in secret))
+
+
+def _apart(old: str, new: str) -> tuple[str, str]:
+    """Return both texts without the lines with which both begin and end."""
+    first, second = old.splitlines(), new.splitlines()
+    for _side in range(2):
+        while len(first) > 1 and len(second) > 1 and first[-1] == second[-1]:
+            del first[-1], second[-1]
+        first, second = first[::-1], second[::-1]
+    return "\n".join(first), "\n".join(second)
 
 
 def _told(one: Revision) -> dict[str, str]:
@@ -54,7 +64,7 @@ def _told(one: Revision) -> dict[str, str]:
         _("Port"): str(one.port),
         _("Health path"): one.probe_path or "–",
         _("Model name"): one.model_name or "–",
-        _("Amounts"): in_words(amounts_in_words(Slots.parse(one.slots))),
+        _("Amounts"): in_words(Slots.parse(one.slots).describe()),
         _("Folders"): ", ".join(str(mount.get("folder", "")) for mount in one.mounts) or "–",
     }
 

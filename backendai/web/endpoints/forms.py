@@ -15,11 +15,13 @@ from backendai.catalog.models import Image
 from backendai.cluster.models import ResourceGroup
 from backendai.compute.spec import MountRequest
 from backendai.core.messages import Message
+from backendai.core.slots import Slots
 from backendai.serving.model_definition import read_model_definition
 from backendai.serving.models import MOST_REPLICAS, Revision
 from backendai.serving.spec import EndpointSpec, RevisionSpec
 from backendai.texts.translation import gettext as _
 from backendai.web.endpoints.request_fields import OF_ACCESS, OF_REQUESTS, OF_UPDATES, RequestFields
+from backendai.web.launcher.presets import typed_amounts
 
 _PLAIN = {"autocomplete": "off", "spellcheck": "false"}
 _OF_MODEL = ("image", "command", "port", "probe_path", "model_name", "mounts", "environ")
@@ -201,7 +203,7 @@ def initial_of(revision: Revision, *, reveals: bool) -> dict[str, Any]:
 
     Without ``reveals`` the values of variables are hidden, as only the owner may read possible secrets.
     """
-    slots = dict(revision.slots)
+    slots = typed_amounts(Slots.parse(revision.slots))
     return {
         "image": revision.image.name,
         "command": revision.command,

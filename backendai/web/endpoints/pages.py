@@ -30,6 +30,7 @@ from backendai.web.endpoints.request_fields import SettingsForm
 from backendai.web.requests import PageRequest
 
 SECTION = {"section": "endpoints"}
+_NEWEST = ("-updated_at", "-pk")  # a reason that comes again counts up its record
 _PAGE, _MOST_RECORDS, _MOST_ENDED, _LONGEST_NAME = 50, 30, 20, 64
 
 
@@ -91,7 +92,7 @@ def endpoint(request: PageRequest, endpoint_id: UUID) -> HttpResponse:
 def decisions(request: PageRequest, endpoint_id: UUID) -> HttpResponse:
     """Show a page of all scaling decisions about an endpoint."""
     found = find_endpoint(request, endpoint_id)
-    page = Paginator(found.records.order_by("-pk"), _PAGE).get_page(request.GET.get("page"))
+    page = Paginator(found.records.order_by(*_NEWEST), _PAGE).get_page(request.GET.get("page"))
     return render(request, "web/endpoints/decisions.html", {"endpoint": found, "page": page} | SECTION)
 
 
@@ -104,10 +105,10 @@ def find_endpoint(request: PageRequest, endpoint_id: UUID) -> Endpoint:
 
 def endpoint_page(request: PageRequest, found: Endpoint, *, status: int = 200, **more: Any) -> HttpResponse:
     """Return the page of an endpoint; ``more`` has the bound form with its errors."""
-    now = timezone.now()
+    now, is_part = timezone.now(), request.htmx and not request.htmx.boosted and not more
     one = shown([found], now)[0]
     row = one.endpoint
-    records = list(found.records.all()[:_MOST_RECORDS])
+    records = list(found.records.order_by(*_NEWEST)[:_MOST_RECORDS])
     window = window_of(found.created_at, now)
     used = accelerators_of(found, window.since, now)
     changes = list(found.records.filter(created_at__gt=window.since).exclude(before=F("after")).order_by("pk"))
@@ -129,9 +130,9 @@ def endpoint_page(request: PageRequest, found: Endpoint, *, status: int = 200, *
         "token_form": TokenForm(),
         "rules": [(rule, METRIC_WORDS.get(rule.metric, rule.metric)) for rule in found.rules.all()],
         "rule_form": RuleForm(),
+        "is_part": is_part,
     }
-    is_part = request.htmx and not request.htmx.boosted and not more
-    template = "_endpoint" if is_part else "endpoint"
+    template = "_refresh" if is_part else "endpoint"
 
     def page(request: HttpRequest) -> HttpResponse:
         return render(request, f"web/endpoints/{template}.html", context | SECTION | more, status=status)

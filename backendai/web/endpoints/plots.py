@@ -116,7 +116,7 @@ def plots_of(
 def plot_of_replay(tried: Yesterday) -> Plot:
     """Return a plot of the replicas that the tried limits would have given yesterday, by minute."""
     kept = tried.minutes[:: max(1, -(-len(tried.minutes) // COLUMNS))]
-    wide, most = WIDTH / COLUMNS, max(tried.most, 1)
+    wide, most = WIDTH / max(len(kept), 1), max(tried.most, 1)
     columns = tuple(
         Column(
             number * wide,
@@ -127,7 +127,7 @@ def plot_of_replay(tried: Yesterday) -> Plot:
         )
         for number, one in enumerate(kept)
     )
-    return Plot(_("Replicas that there would have been"), str(tried.most), "", columns)
+    return Plot(_("Replicas that there would have been"), str(tried.most), "", columns, width=wide)
 
 
 def _wanted_at(at: datetime, changes: Sequence[ScalingRecord], desired: int) -> float:
