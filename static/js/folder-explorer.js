@@ -153,13 +153,23 @@
     const isBusy = document.hidden || chosen().length || document.querySelector("dialog[open]") || !found.hidden;
     if (!isBusy && !explorer.querySelector("[data-more]") && !explorer.contains(document.activeElement?.closest("table"))) look();
   }, lookEvery);
+  // While the storage host is unreachable nothing can be written, and the reason is beside the buttons.
+  const showAway = () => {
+    const isAway = Boolean(explorer.querySelector("[data-away]"));
+    for (const button of explorer.querySelectorAll("[data-writes]")) button.disabled = isAway;
+    const reason = document.getElementById("host-away");
+    if (reason) reason.hidden = !isAway;
+  };
   // What is selected stays so when the list is renewed.
   let kept = [];
   document.addEventListener("htmx:beforeSwap", ({ target }) => {
     if (target.id === "entries") kept = chosen();
   });
   document.addEventListener("htmx:afterSettle", ({ target }) => {
-    if (target.id === "entries") boxes().forEach((box) => (box.checked ||= kept.includes(box.value)));
+    if (target.id === "entries") {
+      boxes().forEach((box) => (box.checked ||= kept.includes(box.value)));
+      showAway();
+    }
     if (target.closest?.(".more-entries") || target.matches?.("tr")) document.getElementById("entries").dataset.more = "";
     showChosen();
   });

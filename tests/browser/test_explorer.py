@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import Visit
+from backendai.core.storage_layout import MARKER
+from tests.browser.conftest import Campus, Visit
 from tests.browser.people import ALICE
 
 pytestmark = [pytest.mark.browser, pytest.mark.system]
@@ -158,6 +159,31 @@ def test_an_upload_that_fails_is_tried_again_and_one_is_cancelled(walk: Visit, t
     page.reload()
     expect(page.get_by_role("link", name="small.txt", exact=True)).to_be_visible()
     expect(page.get_by_role("link", name="large.bin", exact=True)).to_have_count(0)
+
+
+def test_uploads_wait_while_the_storage_host_is_unreachable(walk: Visit, campus: Campus) -> None:
+    visitor = walk(ALICE)
+    page = visitor.page
+    visitor.go("/folders/new/")
+    new_folder(page, "away")
+    upload, reason = (
+        page.get_by_role("button", name="Upload files"),
+        page.get_by_text("The storage host is unreachable:"),
+    )
+    expect(upload).to_be_enabled()
+    expect(reason).to_be_hidden()
+    marker = campus.platform.data / "folders" / MARKER
+    aside = marker.rename(marker.with_name("aside"))
+    try:
+        page.evaluate("document.dispatchEvent(new CustomEvent('folder-changed'))")  # the next look would be in 5 s
+        expect(upload).to_be_disabled()
+        expect(page.get_by_role("button", name="New directory")).to_be_disabled()
+        expect(reason).to_be_visible()
+    finally:
+        aside.rename(marker)
+    page.evaluate("document.dispatchEvent(new CustomEvent('folder-changed'))")
+    expect(upload).to_be_enabled()
+    expect(reason).to_be_hidden()
 
 
 def lose_answers(page: Page) -> list[str]:

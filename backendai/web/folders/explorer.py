@@ -19,6 +19,7 @@ from backendai.accounts.credentials import Credential
 from backendai.core.errors import UserError
 from backendai.storage.entries import open_folder
 from backendai.storage.file_origins import make_file_entry
+from backendai.storage.file_server import StorageSilent
 from backendai.storage.models import Folder
 from backendai.storage.orders import measured_in
 from backendai.storage.services.measuring import take_newer
@@ -148,7 +149,7 @@ def _directory(request: PageRequest, folder: Folder, path: str) -> dict[str, Any
         query = {"path": path, "limit": PAGE_SIZE, "sort": sort, "order": order, "after": after or None}
         listing = open_folder(request.user, folder).entries(query)
     except UserError as error:
-        return context | {"fault": in_words(error.message), "fault_code": error.code}
+        return context | {"fault": in_words(error.message), "is_away": isinstance(error, StorageSilent)}
     take_newer(folder, measured_in(listing.get("folder_size")), now=timezone.now())
     entries = listing["entries"]
     for entry in entries:

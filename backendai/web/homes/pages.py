@@ -79,7 +79,7 @@ def _directory(request: PageRequest, session_id: UUID, path: str) -> dict[str, A
     try:
         listing = open_home(request, session_id).look("list", **query)
     except UserError as error:
-        return context | {"fault": in_words(error.message), "fault_code": error.code}
+        return context | {"fault": in_words(error.message)}
     for entry in listing["entries"]:
         entry["path"] = entry_in(path, entry)
         _note(entry)

@@ -116,6 +116,25 @@ def test_a_fault_of_the_file_server_is_said_on_the_page(
     assert (answer.status_code, f"It is {code}." in text(answer)) == (200, True)
 
 
+def test_nothing_can_be_uploaded_while_the_storage_host_is_unreachable(
+    data: Folder, files: FakeFileServer, alice: Client
+) -> None:
+    writers = re.compile(r"<button[^>]* data-writes [^>]*>")
+    reason = re.compile(r'id="host-away"( hidden)?>The storage host is unreachable')
+
+    def look() -> tuple[int, int, bool]:
+        shown = text(alice.get(page(data)))
+        found, (is_hidden,) = writers.findall(shown), reason.findall(shown)
+        return len(found), sum(" disabled" in one for one in found), not is_hidden
+
+    assert look() == (4, 0, False)
+    files.refuses = (404, "not-found")
+    assert look() == (4, 0, False), "only the directory is gone"
+    files.refuses = (503, "storage-missing")
+    assert look() == (4, 4, True)
+    assert " data-away>" in text(alice.get(page(data), **HTMX)), "the page that is open hears of it"
+
+
 def test_a_folder_in_the_trash_shows_no_files(data: Folder, files: FakeFileServer, alice: Client) -> None:
     Folder.objects.update(status=FolderStatus.TRASHED)
     before = len(files.asked)
