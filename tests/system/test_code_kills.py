@@ -1,9 +1,14 @@
-"""``kill -9`` of the platform's processes and of the guest while code runs: output, variables and exit codes stay."""
+"""Code by the documented lines, and through ``kill -9`` of the platform's processes and of the guest: output, variables
+and exit codes stay."""
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +16,7 @@ from docker import APIClient
 
 from tests.agent.images import ensure_python_image
 from tests.system.client import Body, Client
+from tests.system.documented import lines_of, run_lines
 from tests.system.platform import Platform
 from tests.system.polling import until
 
@@ -71,6 +77,29 @@ def start(client: Client, path: str, **wish: Any) -> Body:
 
 def text_of(run: Body) -> str:
     return "".join(item.get("text", "") for item in run["items"] if item["type"] == "stdout")
+
+
+def answers_of(text: str) -> list[Body]:
+    """Return the objects of JSON that stand one after the other in the text."""
+    found, place = [], 0
+    while place < len(text):
+        answer, place = json.JSONDecoder().raw_decode(text, place)
+        found.append(answer)
+    return found
+
+
+def test_the_documented_lines_run_code(platform: Platform, session: Body, tmp_path: Path) -> None:
+    if shutil.which("curl") is None:
+        pytest.skip("not installed: curl")
+    (tmp_path / "data.csv").write_text("1,2\n")
+    settings = lines_of("## A session from launch to end").partition("\n\n")[0]
+    settings = settings.replace("http://127.0.0.1:8080", platform.url)
+    environ = {"PATH": os.environ["PATH"], "TOKEN": platform.client.token, "ID": session["id"]}
+    said = run_lines(f"{settings}\n{lines_of('## Running code')}", tmp_path, environ)
+    prints, exits, batch, asks, _, greets, _, _, interrupted, written = answers_of(said)
+    assert (text_of(prints), prints["exit_code"], exits["exit_code"]) == ("42\n", 0, 3)
+    assert (text_of(batch), asks["prompt"], text_of(greets)) == ("built\n", "Your name? ", "hello Bo\n")
+    assert (interrupted["reason"], written["size"]) == ("interrupted", 4)
 
 
 @pytest.mark.parametrize("role", ["agent", "appproxy", "web"])

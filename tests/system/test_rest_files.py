@@ -3,32 +3,22 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.system.client import Client
+from tests.system.documented import lines_of, run_lines
 from tests.system.platform import Platform
 from tests.system.polling import until
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
-ROOT = Path(__file__).resolve().parents[2]
 _TOKEN = """
 from backendai.accounts.models import User
 from backendai.accounts.services import create_token
 print(create_token(User.objects.get(role="superadmin"), "laptop")[1])
 """
-
-
-def lines_of(heading: str) -> str:
-    """Return the first block of shell lines below a heading."""
-    text = (ROOT / "docs/rest.md").read_text().partition(f"\n{heading}\n")[2]
-    found = re.search(r"```sh\n(.*?)```", text, re.DOTALL)
-    assert found, heading
-    return found[1]
 
 
 def test_the_documented_lines_work(tmp_path: Path) -> None:
@@ -51,10 +41,8 @@ def test_the_documented_lines_work(tmp_path: Path) -> None:
             "API": f"{platform.url}/api/v1",
             "ID": folder,
         }
-        command = ["bash", "-euxo", "pipefail", "-c", lines_of("### Files of folders")]
-        ran = subprocess.run(command, cwd=work, env=environ, capture_output=True, text=True, check=False)
-        assert ran.returncode == 0, ran.stderr[-3000:]
-        assert "part-7.txt" in ran.stdout  # found, and in the archive
+        said = run_lines(lines_of("### Files of folders"), work, environ)
+        assert "part-7.txt" in said  # found, and in the archive
         (data,) = platform.data.glob(f"folders/*/{folder}/data")
         assert (data / "model.bin").read_bytes() == (work / "model.bin").read_bytes()
         assert (data / "large.bin").read_bytes() == (work / "large.bin").read_bytes()
