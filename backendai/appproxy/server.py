@@ -22,6 +22,7 @@ from backendai.appproxy.file_relay import FileRelay
 from backendai.appproxy.guard import AppGuard
 from backendai.appproxy.patient import PatientHandler, PatientServer
 from backendai.appproxy.relay import Relay
+from backendai.compute.services.traffic import meter
 
 logger = logging.getLogger(__name__)
 _http_logger = logging.getLogger(f"{__name__}.http")
@@ -93,6 +94,7 @@ async def serving(listener: socket.socket) -> AsyncIterator[None]:
         await relay.close()
         await file_relay.close()
         await nodes.close()
+        await asyncio.to_thread(meter.close)
 
 
 async def serve(host: str, port: int) -> None:

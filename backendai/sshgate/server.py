@@ -16,6 +16,7 @@ from uuid import UUID
 import asyncssh
 from django.conf import settings
 
+from backendai.compute.services.traffic import meter
 from backendai.gateways.site_keys import host_key, private_text
 from backendai.sshgate.connection import GateServer, peer, quiet
 from backendai.sshgate.entrances import Entrance
@@ -170,6 +171,7 @@ async def serving(listener: socket.socket) -> AsyncIterator[asyncio.Task[None]]:
     finally:
         accepting.cancel()
         await asyncio.wait([accepting])
+        await asyncio.to_thread(meter.close)
 
 
 async def serve(host: str, port: int, *, shares_port: bool = False) -> None:

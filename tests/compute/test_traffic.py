@@ -67,3 +67,16 @@ def test_the_last_words_are_written_however_lately_it_was(cast: Cast, meter: Met
     assert meter.write(now) == 1
     meter.touch(session.pk)
     assert (meter.write(now), meter.write(now, everything=True)) == (0, 1)
+
+
+def test_its_end_writes_what_is_left_and_leaves_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    meter, written, one, two = Meter(), list[set[uuid.UUID]](), uuid.uuid4(), uuid.uuid4()
+    monkeypatch.setattr(traffic, "note_traffic", lambda due: written.append(set(due)))
+    meter.close()  # nothing was used yet
+    for used in (one, two):  # it can be used again afterwards
+        meter.touch(used)
+        thread = meter._thread
+        assert thread is not None
+        meter.close()
+        assert not thread.is_alive()
+    assert written == [{one}, {two}]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import atexit
 import logging
 import threading
-import time
 from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -36,7 +35,7 @@ class Meter:
         self._used: dict[UUID, datetime] = {}
         self._written: dict[UUID, datetime] = {}
         self._wakeup = threading.Event()
-        self._starting = threading.Lock()
+        self._starting, self._closing = threading.Lock(), threading.Event()
         self._thread: threading.Thread | None = None
 
     def touch(self, session_id: UUID) -> None:
@@ -61,21 +60,37 @@ class Meter:
                 self._used.pop(pk, None)
         return len(due)
 
+    def close(self) -> None:
+        """End the thread after it has written everything; waits two seconds at most. Servers call this when they have
+        closed their connections, other processes at their exit. The next ``touch`` starts a new thread."""
+        with self._starting:
+            if self._thread is None:
+                return
+            self._closing.set()
+            self._wakeup.set()
+            self._thread.join(_EXIT_SECONDS)
+            self._thread = None
+            self._wakeup.clear()
+            atexit.unregister(self.close)
+
     def _start(self) -> None:
         with self._starting:
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="traffic", daemon=True)
+                self._closing = threading.Event()  # its own: a thread that outlives its close must not go on
+                self._thread = threading.Thread(target=self._run, args=(self._closing,), name="traffic", daemon=True)
                 self._thread.start()
-                atexit.register(self._write_remaining)
+                atexit.register(self.close)
 
-    def _run(self) -> None:
+    def _run(self, closing: threading.Event) -> None:
         while True:
             self._wakeup.wait()
-            time.sleep(_LOOK_SECONDS)
-            self._try(everything=False)
+            is_last = closing.wait(_LOOK_SECONDS)
+            self._try(everything=is_last)
+            if is_last:
+                return
             if not self._used:
                 self._wakeup.clear()
-                if self._used:  # used between the test and the reset of the event
+                if self._used or closing.is_set():  # since the test
                     self._wakeup.set()
 
     def _try(self, *, everything: bool) -> None:
@@ -86,11 +101,6 @@ class Meter:
             logger.warning("the traffic of sessions cannot be written now: %s", error)
         finally:
             connection.close()
-
-    def _write_remaining(self) -> None:
-        last = threading.Thread(target=self._try, kwargs={"everything": True}, daemon=True)
-        last.start()
-        last.join(_EXIT_SECONDS)
 
 
 meter = Meter()
