@@ -23,6 +23,7 @@ START_SECONDS = 60.0
 _WAIT_SECONDS = 1.5
 _LOOK_SECONDS = 0.1
 _PATIENCE_SECONDS = 3.0  # then a guest is started to check whether the service listens on the loopback only
+_SLOW_SECONDS = 5.0  # from then on the state of a starting service has the end of its output
 _LOG_BYTES = 4096
 _RUNTIME = "ai.backend.runtime-path"
 _PLACE = re.compile(r"\{(?:ports\[(\d{1,2})\]|(runtime_path|socket))\}")
@@ -33,15 +34,16 @@ State = Literal["ready", "starting", "failed", "absent"]
 
 @dataclass(frozen=True, slots=True)
 class AppState:
-    """The state of a service, and the path of its first page. ``log``: the end of its output if it failed. ``seconds``:
-    since its start. ``message``: what a starting service waits for, or why it failed. ``absent``: nothing listens, and
-    the image does not define a command that starts the service."""
+    """The state of a service, and the path of its first page. ``log``: the end of its output if it failed or starts
+    slowly. ``seconds``: since its start. ``message``: what a starting service waits for (``percent``: its progress), or
+    why it failed. ``absent``: nothing listens, and the image does not define a command that starts the service."""
 
     state: State
     message: str = ""
     path: str = "/"
     log: str = ""
     seconds: float = 0.0
+    percent: int | None = None
 
 
 class BadDefinition(BackendError):
@@ -142,7 +144,8 @@ class AppStarts:
                 message = f"{service} did not answer on port {port} within {START_SECONDS:.0f} s."
                 return await self._failed(kernel_id, service, message)
             if self._now() >= until:
-                return AppState("starting", path=launch.path, seconds=waited)
+                log = await self._log(kernel_id, service) if waited > _SLOW_SECONDS else ""
+                return AppState("starting", path=launch.path, seconds=waited, log=log)
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def _exit_code(self, launch: _Launch) -> int | None:
@@ -152,13 +155,16 @@ class AppStarts:
             return 0
 
     async def _failed(self, kernel_id: UUID, service: str, message: str) -> AppState:
+        return AppState("failed", message, log=await self._log(kernel_id, service))
+
+    async def _log(self, kernel_id: UUID, service: str) -> str:
         log = await asyncio.to_thread(self._host.log, kernel_id, service, limit=_LOG_BYTES)
-        return AppState("failed", message, log=log.decode(errors="replace").replace("\0", ""))
+        return log.decode(errors="replace").replace("\0", "")
 
 
 def _not_launched(source: ServiceSource, port: int) -> AppState:
     if source.waiting:
-        return AppState("starting", source.waiting)
+        return AppState("starting", source.waiting, percent=source.percent)
     return (
         AppState("failed", source.fault)
         if source.fault

@@ -15,12 +15,13 @@ _MOST_ARGUMENTS = 64 * 1024
 @dataclass(frozen=True, slots=True)
 class ServiceSource:
     """The image's definition file of a service (None: none) and the image's labels. ``waiting``: the environment of the
-    service is being built. ``fault``: the build failed."""
+    service is being built, ``percent`` of it are done. ``fault``: the build failed."""
 
     definition: bytes | None
     labels: Mapping[str, str]
     waiting: str = ""
     fault: str = ""
+    percent: int | None = None
 
 
 class ServiceHost(abc.ABC):

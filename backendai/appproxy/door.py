@@ -39,6 +39,7 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"
 _DENIED = {"session-ended": 410, "code-refused": 403, "code-used": 403}
 _NO_TUNNEL = {"kernel-gone": 410, "ticket-refused": 502, "apps-impossible": 501, "app-not-listening": 502}
 _LARGEST_CODE, _CODE_PATIENCE = 8192, 10.0
+_USUAL_SECONDS, _LINES = 10.0, 5  # of the log of an app that starts: the page loads itself again each second
 _BY_HAND = Message("Start your server in the terminal, then try again.")
 _UNSURE = Message("Your sign-in could not be checked. Try again in a moment.")
 _ENDED = frozenset({"session-ended"})
@@ -147,11 +148,8 @@ class Door:
             return pages.see_other(pages.OPEN_PATH)
         title = _title(state.state, target.service)
         if state.state == "starting":
-            message = Message(
-                "It has been starting for {seconds} s. The first start takes a few seconds.",
-                seconds=f"{state.seconds:.0f}",
-            )
-            return pages.page(200, title=title, message=state.message or message, again=True)
+            message, log = state.message or _so_far(state.seconds), "\n".join(state.log.splitlines()[-_LINES:])
+            return pages.page(200, title=title, message=message, again=True, percent=state.percent, log=log)
         if state.state == "absent":
             return pages.page(502, title=title, message=f"{state.message} {_BY_HAND}", retry=pages.OPEN_PATH)
         return pages.page(502, title=title, message=state.message, log=state.log, retry=pages.OPEN_PATH)
@@ -187,6 +185,13 @@ def _last(response: web.Response) -> web.Response:
     """Close the connection after this response, and return the response."""
     response.force_close()
     return response
+
+
+def _so_far(seconds: float) -> Message:
+    said = f"{seconds:.0f}"
+    if seconds < _USUAL_SECONDS:
+        return Message("It has been starting for {seconds} s. The first start takes a few seconds.", seconds=said)
+    return Message("It has been starting for {seconds} s, longer than usual.", seconds=said)
 
 
 def _title(state: str, service: str) -> str:

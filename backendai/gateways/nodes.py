@@ -22,13 +22,16 @@ _LARGEST_ANSWER = 64 * 2**10
 
 @dataclass(frozen=True, slots=True)
 class AppState:
-    """The state of a service: ready, starting, failed or absent. ``path``: its first page. ``log``: its last output."""
+    """The state of a service: ready, starting, failed or absent. ``path``: its first page. ``log``: its last output.
+    ``percent``: how much is done of what it waits for, where that is known.
+    """
 
     state: str
     message: str
     path: str
     log: str
     seconds: float
+    percent: int | None
 
 
 async def look(
@@ -67,7 +70,12 @@ async def look(
         path=_own_path(str(said.get("path", "/"))),
         log=str(said.get("log", "")),
         seconds=float(said.get("seconds", 0.0)),
+        percent=_percent(said.get("percent")),
     )
+
+
+def _percent(said: Any) -> int | None:
+    return min(max(said, 0), 100) if isinstance(said, int) else None
 
 
 def _own_path(path: str) -> str:

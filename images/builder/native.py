@@ -15,7 +15,9 @@ import os
 import shutil
 import stat
 import sys
-from collections.abc import Iterator, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
@@ -31,7 +33,10 @@ _HERE = Path(__file__).resolve().parents[1]
 _SOURCES = (_HERE / "native", _HERE / "python" / "requirements.txt", Path(__file__).resolve())
 _NEEDED_BYTES = 1024**3
 _KEPT = 2  # the newest, and the one before it: sessions that run may use it
-_LINES = 150  # that pip usually writes
+# What making the environment takes, and how many lines pip writes before it installs: it then writes none.
+_PHASES = [Phase("environment", 0.1, 1), Phase("packages", 0.3, 300), Phase("installation", 0.6, 1)]
+_INSTALLS = "Installing collected packages:"
+_LOOK_SECONDS = 0.5
 # Finds its interpreter beside itself, wherever the folder is seen.
 _RELOCATABLE = b'#!/bin/sh\n\'\'\'exec\' "$(dirname -- "$(realpath -- "$0")")/python" "$0" "$@"\n\' \'\'\'\n'
 
@@ -81,11 +86,11 @@ class _ToldProgress(Progress):
 
     def __init__(self, state: Path, *, machine: bool) -> None:
         super().__init__(sys.stdout, machine=machine)
-        self._state = state
+        self._state, self._began_at = state, time.time()
 
     def _write(self, line: str) -> None:
         super()._write(line)
-        self._note({"state": "building", "percent": int(self._share * 100)})
+        self._note({"state": "building", "percent": int(self._share * 100), "began_at": self._began_at})
 
     def done(self, sentence: str) -> None:
         super().done(sentence)
@@ -115,14 +120,15 @@ def _build(folder: Path, progress: Progress, log: TextIO, options: argparse.Name
     for path in folder.glob(f"{NAME}-*"):
         if not (path / COMPLETE).exists() or path.name == f"{NAME}-{version()}":
             _remove(path)
-    progress.plan([Phase(NAME, 1.0, _LINES)])
-    progress.begin(NAME, "making a Python environment")
+    progress.plan(_PHASES)
+    progress.begin("environment", "making a Python environment")
     made = folder / f"{NAME}-{version()}"
-    _run([sys.executable, "-m", "venv", str(made)], progress, log, options)
-    progress.say(f"{NAME}: installing Python packages")
+    _run([sys.executable, "-m", "venv", str(made)], lambda line: progress.count_line(), log, options)
+    progress.begin("packages", "downloading Python packages")
     install = [str(made / "bin" / "python"), "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
     wanted = ["--progress-bar", "off", "--requirement", str(_HERE / "native" / "requirements.txt")]
-    _run([*install, *wanted], progress, log, options)
+    with _Installation(made, progress) as installation:
+        _run([*install, *wanted], installation.hear, log, options)
     _furnish(made)
     draft = folder / f".{NAME}.draft"
     draft.unlink(missing_ok=True)
@@ -133,8 +139,44 @@ def _build(folder: Path, progress: Progress, log: TextIO, options: argparse.Name
     progress.done("The Python environment is ready.")
 
 
-def _run(command: Sequence[str], progress: Progress, log: TextIO, options: argparse.Namespace) -> None:
-    status, tail = run_command(command, os.environ, log, lambda line: progress.count_line())
+class _Installation:
+    """Reports progress while pip works: by its lines, then by the packages that are there."""
+
+    def __init__(self, made: Path, progress: Progress) -> None:
+        self._made, self._progress = made, progress
+        self._before = self._packages()
+        self._ended = threading.Event()
+        self._watch: threading.Thread | None = None
+
+    def __enter__(self) -> _Installation:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        if self._watch is not None:
+            self._watch.join()
+
+    def hear(self, line: str) -> None:
+        """Take a line of pip. From the last one before it installs on, only the watch reports."""
+        if self._watch is not None:
+            return
+        self._progress.count_line()
+        if line.startswith(_INSTALLS):
+            self._progress.begin("installation", "installing Python packages")
+            self._watch = threading.Thread(target=self._count, args=(line.count(",") + 1,))
+            self._watch.start()
+
+    def _count(self, wanted: int) -> None:
+        while not self._ended.wait(_LOOK_SECONDS):
+            self._progress.reach((self._packages() - self._before) / wanted)
+
+    def _packages(self) -> int:
+        # pip writes this file last, when the package is compiled.
+        return sum(1 for _ in self._made.glob("lib/python*/site-packages/*.dist-info/INSTALLER"))
+
+
+def _run(command: Sequence[str], on_line: Callable[[str], None], log: TextIO, options: argparse.Namespace) -> None:
+    status, tail = run_command(command, os.environ, log, on_line)
     if status != 0:
         raise explain_failure("Making the Python environment failed", tail, options.log)
 

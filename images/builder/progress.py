@@ -66,6 +66,12 @@ class Progress:
         self._share = max(self._share, start + width * done)
         self._write_change()
 
+    def reach(self, done: float) -> None:
+        """Report how much of the phase is done, from 0 to 1, where its output does not tell."""
+        _, start, width, _ = self._phase
+        self._share = max(self._share, start + width * min(done, 1.0))
+        self._write_change()
+
     def step(self, number: int, total: int, words: str) -> None:
         """Report a numbered step of the phase."""
         self.say(f"{self._phase[0]}: {words} (step {number} of {total})")

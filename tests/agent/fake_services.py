@@ -21,6 +21,8 @@ class FakeServices(ServiceHost):
         self.on_launch: Callable[[Sequence[str]], None] = lambda command: None
         self.codes: dict[str, int] = {}
         self.words = b""
+        self.waiting = ""
+        self.percent: int | None = None
         self.arguments_before = ""
         self.is_gone = False
         self.addresses = ["127.0.0.1"]
@@ -35,7 +37,7 @@ class FakeServices(ServiceHost):
         return self.addresses.pop(0) if len(self.addresses) > 1 else self.addresses[0]
 
     def source(self, kernel_id: UUID, service: str) -> ServiceSource:
-        return ServiceSource(self.definitions.get(service), self.labels)
+        return ServiceSource(self.definitions.get(service), self.labels, self.waiting, percent=self.percent)
 
     def launch(self, kernel_id: UUID, service: str, command: Sequence[str], environ: Mapping[str, str]) -> str:
         self.launched.append(list(command))

@@ -117,10 +117,12 @@ async def test_it_gives_up_on_a_service_that_does_not_answer_in_time(
     starts: AppStarts, host: FakeServices, clock: Clock, port: int
 ) -> None:
     host.define("lab", command=["lab"])
-    assert (await starts.look(KERNEL, "lab", port)).state == "starting"
+    host.words = b"reading settings\n"
+    state = await starts.look(KERNEL, "lab", port)
+    assert (state.state, state.log) == ("starting", "")
     clock.time += 59
     state = await starts.look(KERNEL, "lab", port)
-    assert (state.state, state.seconds) == ("starting", 59)
+    assert (state.state, state.seconds, state.log) == ("starting", 59, "reading settings\n"), "it takes long"
     clock.time += 2
     state = await starts.look(KERNEL, "lab", port)
     assert state.state == "failed"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from uuid import UUID
@@ -122,8 +124,10 @@ def test_it_says_how_far_the_environment_is_or_why_there_is_none(
     running = kernel()
     assert backend.services is not None
     assert "bin/build-native" in backend.services.source(running, "jupyterlab").fault
-    (environments / "python.json").write_text(json.dumps({"state": "building", "percent": 40}))
-    assert "40 %" in backend.services.source(running, "jupyterlab").waiting
+    told = {"state": "building", "percent": 40, "began_at": time.time() - 90}
+    (environments / "python.json").write_text(json.dumps(told))
+    source = backend.services.source(running, "jupyterlab")
+    assert re.search(r"40 % after \d+ s", source.waiting) and source.percent == 40
     (environments / "python.json").write_text(json.dumps({"state": "failed", "message": "The disk is full."}))
     assert backend.services.source(running, "jupyterlab").fault == "The disk is full."
     assert backend.services.source(running, "port-8000").fault == ""

@@ -357,6 +357,16 @@ async def test_it_shows_how_far_the_start_is_and_then_leads_to_the_first_page() 
         assert (answer.status, answer.headers["Location"]) == (303, "/tree")
 
 
+async def test_it_shows_how_much_is_done_of_what_an_app_waits_for() -> None:
+    async with stage() as here:
+        cookie = await here.enter()
+        await sync_to_async(AppGrant.objects.update)(port=1)
+        here.services.waiting, here.services.percent = "Jupyter is being installed: 63 %.", 63
+        text = await (await here.ask("GET", OPEN, cookie=cookie, headers=HTML)).text()
+        assert "Jupyter is being installed: 63 %." in text
+        assert 'value="63" max="100"></progress>' in text
+
+
 @pytest.mark.parametrize("path", [OPEN, "/any/page"])
 async def test_it_says_why_an_app_did_not_start(path: str) -> None:
     async with stage() as here:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -106,8 +107,9 @@ class ProcessServices(ServiceHost):
         try:
             told: Any = json.loads((self._environments / f"{ENVIRONMENT}.json").read_bytes())
             if told.get("state") == "building":
-                text = f"The Python environment with Jupyter is being installed: {int(told['percent'])} %."
-                return ServiceSource(None, {}, waiting=text)
+                percent, seconds = int(told["percent"]), max(time.time() - float(told["began_at"]), 0.0)
+                text = f"The Python environment with Jupyter is being installed: {percent} % after {seconds:.0f} s."
+                return ServiceSource(None, {}, waiting=text, percent=percent)
             fault = str(told["message"])
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             fault = "This agent has no Python environment with Jupyter. bin/build-native makes one."
