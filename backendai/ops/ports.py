@@ -25,7 +25,8 @@ class Claims:
     """
 
     def __init__(self) -> None:
-        self._held: list[socket.socket] = []
+        self._held: dict[int, socket.socket] = {}
+        self.refused: set[int] = set()  # given ports that another process has claimed
 
     def choose(self, host: str, ports: Iterable[int]) -> int:
         """Claim and return the first free one of these ports, else any free port."""
@@ -37,14 +38,16 @@ class Claims:
         return found
 
     def keep(self, *ports: int) -> None:
-        """Claim given ports, unless another process has; 0 means no port."""
-        for port in filter(None, ports):
+        """Claim given ports; those that another process has claimed are ``refused``. 0 means no port."""
+        for port in set(ports) - {0} - self._held.keys():
             if claim := _claim(port):
-                self._held.append(claim)
+                self._held[port] = claim
+            else:
+                self.refused.add(port)
 
     def close(self) -> None:
         """Release the claims."""
-        for claim in self._held:
+        for claim in self._held.values():
             claim.close()
 
     def _take(self, host: str, port: int) -> int:
@@ -57,7 +60,7 @@ class Claims:
         except (OSError, OverflowError):
             claim.close()
             return 0
-        self._held.append(claim)
+        self._held[port] = claim
         return port
 
 
@@ -82,15 +85,24 @@ def bind(host: str, port: int) -> int:
         return int(trial.getsockname()[1])
 
 
-def check_ports(choice: Choice) -> None:
+def check_ports(choice: Choice, claims: Claims) -> None:
     """Raise Refused for the first port that cannot be used."""
-    for port, option in ((choice.port, "--port"), (choice.apps_port, "--apps-port"), (choice.ssh_port, "--ssh-port")):
+    ports = (("--port", "BACKENDAI_PORT", choice.port), ("--apps-port", "BACKENDAI_APPS_PORT", choice.apps_port))
+    for option, variable, port in (*ports, ("--ssh-port", "BACKENDAI_SSH_PORT", choice.ssh_port)):
+        _check_claim(claims, port, f"{option} N or {variable}=N")
         try:
             bind(choice.host, port)
         except OSError as error:
             raise Refused(
                 f"Port {port} on {choice.host} cannot be used: {error.strerror}. Choose another with {option} N."
             ) from error
+    _check_claim(claims, read_bind(choice.files_bind)[1], "BACKENDAI_FILES_BIND=ADDRESS:N")
+
+
+def _check_claim(claims: Claims, port: int, setting: str) -> None:
+    if port in claims.refused:
+        text = f"Port {port} belongs to another bin/up on this machine, which runs or is starting."
+        raise Refused(f"{text} Choose another with {setting}, or stop the other bin/up.")
 
 
 def files_bind(claims: Claims, portal_port: int) -> str:
@@ -99,6 +111,7 @@ def files_bind(claims: Claims, portal_port: int) -> str:
         settings = read_settings(os.environ)
         if told := os.environ.get("BACKENDAI_FILES_BIND"):
             bind(settings.address, settings.port)
+            claims.keep(settings.port)
             return told
     except UserError as error:
         raise Refused(f"{error.message} .env.example says more.") from error

@@ -54,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
             choice = _decide(options, claims)
             lock = data_folder.lock(choice.data)
             try:
-                check_ports(choice)
+                check_ports(choice, claims)
                 os.chdir(BASE_DIR)
                 with Supervisor(choice.data / "logs", terminal=Terminal(verbose=options.verbose)) as supervisor:
                     _run(supervisor, choice)
