@@ -16,6 +16,7 @@ from backendai.agent.guest import frames
 
 _PIECE = 64 * 1024
 _HEAD = 5
+_LOOK_SECONDS = 0.1
 _LONGEST_SIDE = 10_000
 _SIGNALS = frozenset(
     {"ABRT", "ALRM", "CONT", "HUP", "INT", "KILL", "PIPE", "QUIT", "STOP", "TERM", "TSTP", "USR1", "USR2", "WINCH"}
@@ -96,22 +97,30 @@ class Started:
 class Relay(asyncio.Protocol):
     """Copies frames of a connection to a program, and its output back, with backpressure.
 
-    It replaces the connection's stream protocol, as tasks would delay each typed character. ``has_left``: the client
-    has sent its end or an invalid frame. ``is_silent``: the output has ended.
+    Each direction keeps its order and ends by itself: that of the client when its last frame is executed, that of the
+    program with a farewell after its last output. ``has_left``: the client has sent its end or an invalid frame.
+    ``is_silent``: the output has ended.
+
+    It replaces the connection's stream protocol, as tasks would delay each typed character. That protocol still learns
+    when the client is too slow: after ``close`` it is told when the client has caught up, and must know of what.
     """
 
     def __init__(self, program: Started, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._loop = asyncio.get_running_loop()
         self.has_left: asyncio.Future[None] = self._loop.create_future()
         self.is_silent: asyncio.Future[None] = self._loop.create_future()
-        self._program, self._outputs = program, dict(program.outputs)
-        self._heard, self._unsent, self._has_ended = bytearray(), b"", reader.at_eof()
+        self._program, self._outputs, self._unsent = program, dict(program.outputs), b""
+        self._is_full = False
         self._connection = cast(asyncio.Transport, writer.transport)
         self._former = self._connection.get_protocol()
         self._connection.set_protocol(self)
         self._connection.resume_reading()
-        self.resume_writing()
-        self.data_received(bytes(reader._buffer))  # type: ignore[attr-defined]
+        kept: bytearray = reader._buffer  # type: ignore[attr-defined]
+        self._heard = bytearray(kept)
+        kept.clear()
+        self._has_ended = reader.at_eof() or self._connection.is_closing()  # a reader that keeps bytes is never at eof
+        self._read_output()
+        self._obey()
 
     def data_received(self, data: bytes) -> None:
         """Execute the frames received so far."""
@@ -119,34 +128,56 @@ class Relay(asyncio.Protocol):
         self._obey()
 
     def eof_received(self) -> bool:
-        """Record the client's end; the remaining output is still sent."""
+        """Record the client's end. The client has left when the frames before it are executed."""
         self._has_ended = True
         self._obey()
         return True
 
     def connection_lost(self, error: Exception | None) -> None:
         """Record that the client has disconnected."""
-        self.pause_writing()
+        self._ignore_output()
         self._leave()
         self._former.connection_lost(error)
 
     def pause_writing(self) -> None:
         """Stop reading output, as the client is too slow."""
-        for file in self._outputs:
-            self._loop.remove_reader(file.fileno())
+        self._is_full = True
+        self._ignore_output()
+        self._former.pause_writing()
 
     def resume_writing(self) -> None:
         """Continue reading output."""
-        for file in self._outputs:
-            self._loop.add_reader(file.fileno(), self._pass_output, file)
+        self._is_full = False
+        self._read_output()
+        self._former.resume_writing()
+
+    async def last_output(self, seconds: float) -> None:
+        """Wait for the end of the output, this long at most. Time in which the client is too slow does not count."""
+        while seconds > 0 and not self.is_silent.done():
+            await asyncio.wait([self.is_silent], timeout=_LOOK_SECONDS)
+            seconds -= 0 if self._is_full else _LOOK_SECONDS
+
+    def farewell(self, frame: bytes) -> None:
+        """Send the last frame; later output is discarded."""
+        self._ignore_output()
+        self._outputs.clear()
+        self._connection.write(frame)
 
     def close(self) -> None:
         """Restore the connection's former protocol."""
-        self.pause_writing()
+        self._ignore_output()
         self._outputs.clear()
         if self._unsent:
             self._loop.remove_writer(self._program.input.fileno())
         self._connection.set_protocol(self._former)
+
+    def _ignore_output(self) -> None:
+        for file in self._outputs:
+            self._loop.remove_reader(file.fileno())
+
+    def _read_output(self) -> None:
+        for file in self._outputs:
+            self._loop.add_reader(file.fileno(), self._pass_output, file)
 
     def _pass_output(self, file: File) -> None:
         data = file.read()

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import fcntl
 import json
+import math
 import os
 import pty
 import pwd
@@ -20,7 +21,7 @@ from backendai.agent.guest.checking import Refused
 from backendai.agent.guest.leaving import gone
 from backendai.agent.guest.relaying import File, Relay, Started, set_size
 
-_LAST_SECONDS = 1.0  # to read a terminal after its program's end
+_LAST_SECONDS = 1.0  # to read a terminal after its program's end, as other programs may keep it open
 _SHELL_NAMES = ("bash", "sh", "ash")
 # Programs that clients start on the server, and their packages.
 _ASKED_FOR = {"rsync": "rsync", "scp": "scp"}
@@ -42,7 +43,7 @@ async def run(order: dict[str, Any], reader: asyncio.StreamReader, writer: async
     try:
         await asyncio.wait([*left, ending], return_when=asyncio.FIRST_COMPLETED)
         if ending.done():
-            writer.write(frames.frame(frames.EXIT, json.dumps(ending.result()).encode()))
+            relay.farewell(frames.frame(frames.EXIT, json.dumps(ending.result()).encode()))
             # The client disconnects after it has read the exit status. Closing earlier makes its next write fail,
             # and an unread exit status would be lost.
             await asyncio.wait(left, timeout=_FAREWELL_SECONDS, return_when=asyncio.FIRST_COMPLETED)
@@ -136,7 +137,7 @@ async def _on_terminal(argv: list[str], options: dict[str, Any], told: dict[str,
 async def _end(program: Started, relay: Relay) -> dict[str, Any]:
     """Wait for the program and its output; returns its exit code or signal."""
     code = await program.process.wait()
-    await asyncio.wait([relay.is_silent], timeout=_LAST_SECONDS if program.is_terminal else None)
+    await relay.last_output(_LAST_SECONDS if program.is_terminal else math.inf)
     if code >= 0:
         return {"code": code}
     with contextlib.suppress(ValueError):
