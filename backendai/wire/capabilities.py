@@ -20,6 +20,7 @@ class Capability(StrEnum):
     PUSH = "push"  # pushes saved images to a registry
     OWN_NETWORK = "own-network"  # each session has a network of its own
     CLUSTER_NETWORK = "cluster-network"  # a session can have kernels on this agent and on others
+    CLUSTER_FILES = "cluster-files"  # kernels of a session get host files, and SSH to each other
     SIZE_LIMITS = "size-limits"  # limits how much a kernel writes outside its folders
     FOLDERS = "folders"  # kernels can mount folders
     DEVICES = "devices"  # kernels can get accelerators

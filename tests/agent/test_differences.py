@@ -28,6 +28,7 @@ ROWS = {
     "A network of its own": Capability.OWN_NETWORK,
     "A limit on what it writes": Capability.SIZE_LIMITS,
     "One session over several agents": Capability.CLUSTER_NETWORK,
+    "SSH between kernels, and host files": Capability.CLUSTER_FILES,
 }
 COLUMNS: list[type[Backend]] = [DockerBackend, KubernetesBackend, QemuBackend, ProcessBackend]
 

@@ -70,7 +70,14 @@ class ProcessBackend(SupervisedBackend, MountingBackend):
 
     name = "process"
     capabilities = frozenset(
-        {Capability.NATIVE, Capability.APPS, Capability.CLUSTER_NETWORK, Capability.DEVICES, Capability.EXECUTION}
+        {
+            Capability.NATIVE,
+            Capability.APPS,
+            Capability.CLUSTER_NETWORK,
+            Capability.CLUSTER_FILES,
+            Capability.DEVICES,
+            Capability.EXECUTION,
+        }
     )
 
     def __init__(

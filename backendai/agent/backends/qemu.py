@@ -93,6 +93,7 @@ class QemuBackend(SupervisedBackend, MountingBackend):
             Capability.APPS,
             Capability.SERVING,
             Capability.OWN_NETWORK,
+            Capability.CLUSTER_FILES,
             Capability.SIZE_LIMITS,
             Capability.EXECUTION,
         }
