@@ -9,7 +9,7 @@ from rest_framework import serializers
 
 from backendai.accounts.models import Project
 from backendai.api.answers import Answer
-from backendai.api.parsing import StrictSerializer
+from backendai.api.parsing import LengthField, StrictSerializer
 from backendai.cluster.idle import Places, places_of
 from backendai.cluster.models import IdleChecker, ResourceGroup
 
@@ -28,21 +28,21 @@ def _projects(text: str) -> Any:
 
 
 class CheckerChange(StrictSerializer):
-    """Changes of an idle checker; times as hh:mm:ss or in seconds. Omitted fields stay unchanged."""
+    """Changes of an idle checker; times as ``2h``, in seconds, or as hh:mm:ss. Omitted fields stay unchanged."""
 
     name = serializers.CharField(max_length=64, required=False)
     description = serializers.CharField(max_length=255, required=False, allow_blank=True)
     kind = serializers.ChoiceField(choices=IdleChecker.Kind.choices, required=False)
     is_active = serializers.BooleanField(required=False)
-    limit = serializers.DurationField(required=False)
-    grace = serializers.DurationField(required=False)
-    warning = serializers.DurationField(required=False)
+    limit = LengthField(required=False)
+    grace = LengthField(required=False)
+    warning = LengthField(required=False)
     thresholds = serializers.DictField(
         child=serializers.FloatField(), required=False, help_text="Slot → percent; below it the slot counts as unused."
     )
     match = serializers.ChoiceField(choices=IdleChecker.Match.choices, required=False)
     session_types = serializers.ListField(child=serializers.CharField(max_length=16), required=False)
-    extension = serializers.DurationField(required=False)
+    extension = LengthField(required=False)
     max_extensions = serializers.IntegerField(required=False, min_value=0, max_value=100)
     is_site_wide = serializers.BooleanField(required=False)
     groups = _groups("Resource groups in which it holds, by name.")
@@ -56,7 +56,7 @@ class CheckerRequest(CheckerChange):
 
     name = serializers.CharField(max_length=64)
     kind = serializers.ChoiceField(choices=IdleChecker.Kind.choices)
-    limit = serializers.DurationField()
+    limit = LengthField()
 
 
 class CheckerBody(Answer[IdleChecker]):

@@ -6,7 +6,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from backendai.api.parsing import AmountsField, StrictSerializer
+from backendai.api.parsing import AmountsField, LengthField, StrictSerializer
 from backendai.compute.services.check_order import MAIN
 from backendai.compute.spec import LaunchFile, MountRequest, RoleSpec, SessionSpec
 from backendai.compute.spec_document import VERSION
@@ -108,10 +108,10 @@ class LaunchRequest(StrictSerializer):
     priority = serializers.IntegerField(
         default=None, allow_null=True, help_text="0 to 100; default: 10. Policies can set a lower limit."
     )
-    batch_timeout = serializers.DurationField(
+    batch_timeout = LengthField(
         default=None,
         allow_null=True,
-        help_text="Time limit of a batch session, in seconds or as hh:mm:ss.",
+        help_text="Time limit of a batch session: 90s, 15m, 2h or 1d, seconds, or hh:mm:ss.",
     )
     depends_on = serializers.ListField(
         child=serializers.CharField(max_length=64),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
 from functools import cache
 from io import BytesIO
 from typing import Any
@@ -14,6 +15,7 @@ from rest_framework.parsers import JSONParser
 from rest_framework.utils.serializer_helpers import BindingDict
 
 from backendai.api.errors import BodyTooLarge
+from backendai.core.durations import seconds_in
 from backendai.core.nearest import nearest_to
 
 LARGEST_BODY = 2**20
@@ -108,3 +110,19 @@ class AmountsField(serializers.DictField):
         """Return the amounts by slot. Raises ValidationError that names the slot."""
         named = {self._slot_name.run_validation(slot): amount for slot, amount in data.items()}
         return super().run_child_validation(named)
+
+
+class LengthField(serializers.DurationField):
+    """A duration: ``"90s"``, ``"15m"``, ``"2h"``, ``"1d"``, seconds, or hh:mm:ss, in which it is answered."""
+
+    default_error_messages = {"invalid": "Write a duration such as 90s, 15m, 2h or 1d, seconds, or hh:mm:ss."}
+
+    def to_internal_value(self, value: Any) -> timedelta:
+        """Return the duration. Raises ValidationError."""
+        seconds = seconds_in(value)
+        if seconds is None:
+            return super().to_internal_value(value)
+        try:
+            return timedelta(seconds=seconds)
+        except OverflowError:
+            self.fail("invalid")

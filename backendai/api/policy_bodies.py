@@ -10,7 +10,7 @@ from rest_framework import serializers
 from backendai.accounts.models import PolicyDefault, ResourcePolicy
 from backendai.accounts.policies import HOLDER_WORDS
 from backendai.api.answers import Answer
-from backendai.api.parsing import AmountsField, StrictSerializer
+from backendai.api.parsing import AmountsField, LengthField, StrictSerializer
 
 _MOST = 2**31 - 1
 _Numbers = {"type": "object", "additionalProperties": {"type": "integer"}}
@@ -34,7 +34,9 @@ class PolicyChange(StrictSerializer):
     max_pending_slots = AmountsField(required=False, help_text="Maximum of pending sessions together.")
     max_priority = _limit(100)
     max_kernels_per_session = _limit(32767)
-    max_session_lifetime = serializers.DurationField(required=False, allow_null=True, help_text="As hh:mm:ss.")
+    max_session_lifetime = LengthField(
+        required=False, allow_null=True, help_text="90s, 15m, 2h or 1d, seconds, or hh:mm:ss."
+    )
     max_concurrent_logins = _limit(32767)
     max_customized_images = _limit(32767)
     max_system_sessions = _limit(32767, help_text="File access sessions of one user at once; null: 1.")

@@ -136,6 +136,12 @@ class SessionBody(Answer[ComputeSession]):
     image = serializers.CharField(source="image_name", read_only=True)
     resources = serializers.SerializerMethodField(help_text="Amounts of each kernel; if they differ, of the main one.")
     environ = serializers.SerializerMethodField(help_text="Variables, for the owner only; otherwise null.")
+    depends_on = serializers.SerializerMethodField(help_text="IDs of the sessions that must end first.")
+    depends_when = serializers.CharField()
+    template = serializers.SerializerMethodField(help_text="scope/name@version; empty: none.")
+    parameters = serializers.SerializerMethodField(
+        help_text="Values for the template, without secrets, for the owner only; otherwise null."
+    )
     kernels = KernelBody(many=True, source="shown_kernels")
     mounts = MountedBody(many=True, source="shown_mounts")
 
@@ -147,7 +153,7 @@ class SessionBody(Answer[ComputeSession]):
             "cluster_mode", "environ", "preopen_ports", "startup_command", "starts_at", "batch_timeout",
             "designated_agents", "placement", "launch_id", "priority", "retry_on_agent_loss", "queue_position",
             "attempts", "retries", "version", "created_at", "scheduled_at", "started_at", "ends_at", "terminating_at",
-            "ended_at", "kernels", "mounts", "start_in",
+            "ended_at", "depends_on", "depends_when", "template", "parameters", "kernels", "mounts", "start_in",
         ]  # fmt: skip
         read_only_fields = fields
 
@@ -164,7 +170,24 @@ class SessionBody(Answer[ComputeSession]):
     @extend_schema_field(_Words)
     def get_environ(self, session: ComputeSession) -> dict[str, Any] | None:
         """Return the environment variables to the owner, None to others, as they can contain keys."""
-        return dict(session.environ) if session.owner_id == self.context["request"].user.pk else None
+        return dict(session.environ) if self._is_own(session) else None
+
+    @extend_schema_field({"type": "array", "items": {"type": "string", "format": "uuid"}})
+    def get_depends_on(self, session: Any) -> list[str]:
+        """Return the IDs of the sessions that must end first."""
+        return [str(other.pk) for other in session.shown_depends_on]
+
+    def get_template(self, session: ComputeSession) -> str:
+        """Return the version of the template from which the session was launched, or an empty text."""
+        return str(session.spec.get("template", ""))
+
+    @extend_schema_field({"type": "object", "additionalProperties": {}, "nullable": True})
+    def get_parameters(self, session: ComputeSession) -> dict[str, Any] | None:
+        """Return the parameters of the template to the owner, None to others, as they can be private."""
+        return dict(session.spec.get("parameters", {})) if self._is_own(session) else None
+
+    def _is_own(self, session: ComputeSession) -> bool:
+        return bool(session.owner_id == self.context["request"].user.pk)
 
 
 class StepBody(serializers.Serializer[Any]):

@@ -22,10 +22,11 @@ _NAMES = {
 
 
 def shown_sessions(user: User) -> QuerySet[Any]:
-    """Return the visible sessions, with ``shown_kernels`` and ``shown_mounts``, in three queries."""
+    """Return the visible sessions with ``shown_kernels``, ``shown_mounts``, ``shown_depends_on``; four queries."""
     kernels = Prefetch("kernels", shown_kernels(Kernel.objects.all()), to_attr="shown_kernels")
     mounts = Prefetch("mounts", to_attr="shown_mounts")
-    return ComputeSession.objects.visible_to(user).annotate(**_NAMES).prefetch_related(kernels, mounts)
+    others = Prefetch("depends_on", _others(), to_attr="shown_depends_on")
+    return ComputeSession.objects.visible_to(user).annotate(**_NAMES).prefetch_related(kernels, mounts, others)
 
 
 def shown_kernels(kernels: QuerySet[Kernel]) -> QuerySet[Any]:
@@ -39,8 +40,13 @@ def shown_at_launch(session: Any, kernels: list[Any]) -> ComputeSession:
     session.launched_by_email = session.launched_by.email if session.launched_by else None
     session.resource_group_name, session.image_name = session.resource_group.name, session.image.name
     session.shown_kernels = kernels
+    session.shown_depends_on = list(_others().filter(dependents=session)) if session.spec.get("depends_on") else []
     session.shown_mounts = list(session.mounts.all()) if session.mount_count else []
     for kernel in kernels:
         kernel.agent_name, kernel.own_image = None, kernel.image.name if kernel.image else None
     launched: ComputeSession = session
     return launched
+
+
+def _others() -> QuerySet[ComputeSession]:
+    return ComputeSession.objects.only("pk").order_by("created_at", "pk")

@@ -16,6 +16,7 @@ from uuid import UUID
 from pydantic import TypeAdapter, ValidationError
 
 from backendai.compute.spec import LaunchFile, MountRequest, RoleSpec, SessionSpec
+from backendai.core.durations import seconds_in
 from backendai.core.errors import UserError
 from backendai.core.messages import Message
 from backendai.core.nearest import nearest_to
@@ -78,6 +79,8 @@ def spec_of(document: Mapping[str, Any]) -> SessionSpec:
     values = upgraded(document)
     del values["version"]
     _check_all_keys(values)
+    if (seconds := seconds_in(values.get("batch_timeout"))) is not None:
+        values["batch_timeout"] = seconds
     try:
         return _READER.validate_python({_KEYS[key]: value for key, value in values.items()})
     except ValidationError as error:

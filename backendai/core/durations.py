@@ -1,9 +1,12 @@
-"""Durations as text."""
+"""Durations as text, in both directions."""
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 
+_WRITTEN = re.compile(r"(\d{1,9})(s|m|h|d)?", re.ASCII)
+_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
@@ -18,3 +21,9 @@ def describe_duration(duration: timedelta) -> str:
         number, seconds = divmod(seconds, size)
         parts += [f"{number} {unit}"] if number else []
     return " ".join(parts)
+
+
+def seconds_in(written: object) -> int | None:
+    """Return the seconds of ``90``, ``90s``, ``15m``, ``2h`` or ``1d``; None for anything else."""
+    found = _WRITTEN.fullmatch(str(written).strip()) if not isinstance(written, bool) else None
+    return int(found[1]) * _SECONDS[found[2] or ""] if found else None

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from backendai.core.durations import seconds_in
 from backendai.core.errors import UserError
 from backendai.core.messages import Message
 from backendai.core.nearest import nearest_to
@@ -30,8 +31,6 @@ _FORMATS = {
     "url": (re.compile(r"https?://[^\s]+"), Message("an address that begins with http:// or https://")),
 }
 _LONGEST = {"secret": 8192, "text": 4096}
-_DURATION = re.compile(r"(\d{1,9})(s|m|h|d)?", re.ASCII)
-_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +131,10 @@ def as_text(value: Any) -> str:
 
 def seconds_of(answer: Any, where: str) -> int:
     """Return the seconds of ``90``, ``90s``, ``15m``, ``2h`` or ``1d``."""
-    found = _DURATION.fullmatch(str(answer).strip()) if not isinstance(answer, bool) else None
-    if found is None:
+    seconds = seconds_in(answer)
+    if seconds is None:
         raise _wrong(where, Message("This is not a duration: use 90s, 15m, 2h or 1d."), "invalid-parameter")
-    return int(found[1]) * _SECONDS[found[2] or ""]
+    return seconds
 
 
 def _parameter(name: str, keys: object) -> Parameter:

@@ -40,6 +40,17 @@ def test_it_passes_on_every_wish(alice: Caller, cast: Cast) -> None:
     session = ComputeSession.objects.get(pk=body["id"])
     assert session.batch_timeout == timedelta(seconds=90)
     assert list(session.depends_on.all()) == [first]
+    assert alice.get(f"{SESSIONS}{session.pk}/").json()["depends_on"] == body["depends_on"] == [str(first.pk)]
+    assert body["depends_when"] == "success"
+
+
+@pytest.mark.parametrize(
+    ("said", "seconds"),
+    [("90s", 90), ("15m", 900), ("2h", 7200), ("1d", 86400), ("90", 90), (90.5, 90.5), ("1:30", 90)],
+)
+def test_a_timeout_is_written_as_elsewhere(alice: Caller, said: Any, seconds: float) -> None:
+    body = alice.post(SESSIONS, BATCH | {"batch_timeout": said}).json()
+    assert ComputeSession.objects.get(pk=body["id"]).batch_timeout == timedelta(seconds=seconds)
 
 
 def test_without_wishes_it_has_the_usual_priority_and_a_launch_of_its_own(alice: Caller) -> None:
@@ -59,6 +70,8 @@ def test_without_wishes_it_has_the_usual_priority_and_a_launch_of_its_own(alice:
         ({"batch_timeout": -1}, "batch_timeout", "invalid-batch-timeout"),
         ({"batch_timeout": ""}, "batch_timeout", "invalid-batch-timeout"),
         ({"batch_timeout": "soon"}, "batch_timeout", "invalid-request"),
+        ({"batch_timeout": "999999999d"}, "batch_timeout", "invalid-batch-timeout"),
+        ({"batch_timeout": "9999999999"}, "batch_timeout", "invalid-batch-timeout"),
         ({"depends_on": ["nothing"]}, "depends_on", "unknown-depends-on"),
         ({"depends_on": ["train-1"]}, "depends_on", "depends-on-itself"),
         ({"depends_on": "train-0"}, "depends_on", "invalid-request"),

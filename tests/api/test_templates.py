@@ -115,6 +115,8 @@ def test_a_session_is_launched_from_it_and_remembers_its_version(cast: Cast) -> 
     assert session.startup_command == 'python train.py --lr "$PARAM_LR"'
     assert (session.spec["template"], session.spec["parameters"]) == ("private/train@1", {"lr": 0.5})
     assert "hf_'" not in str(session.spec), "what is kept has no secret"
+    body = alice.get(f"{SESSIONS}{session.pk}/").json()
+    assert (body["template"], body["parameters"]) == ("private/train@1", {"lr": 0.5})
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,7 @@ def test_documents_of_the_guide_are_taken_by_schema_and_portal() -> None:
     [
         {**ARRAY, "array": 100, "retry": 3},
         {**ARRAY, "array": [1, 5], "batch_timeout": 3600, "give_up_after": "5%"},
+        {**ARRAY, "array": 2, "batch_timeout": "90m", "retry": {"times": 2, "wait": "30s"}},
         {**ARRAY, "foreach": [{"lr": 0.1}, "b"], "roles": {"worker": {"after": ["main"], "ready": {"tcp": 80}}}},
         {"steps": {"a": {**ARRAY, "after": []}, "b": {**ARRAY, "after": {"a": "each"}, "shm": None}}},
     ],
