@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import zlib
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.test import override_settings
 from django.utils import timezone
 
@@ -14,16 +16,19 @@ from backendai.compute.services.cluster_access import processes_of
 from backendai.compute.services.kernel_specs import spec_for
 from backendai.compute.services.node_view import Asking, work_for_each
 from backendai.compute.services.place import Assignment, place_sessions
+from backendai.compute.services.reports import kernel_reported
 from backendai.compute.spec import SessionSpec
 from backendai.controller.loops import schedule_group
 from backendai.core.errors import UserError
 from backendai.core.slots import Slots
 from backendai.planning.preview import preview
 from backendai.wire.cluster_network import ClusterNetwork, most_networks, subnet_of
+from backendai.wire.messages import KernelState
 from tests.cast import Cast
-from tests.factories import make_agent, make_image, make_session
+from tests.factories import make_agent, make_image, make_session, report_of
 
 pytestmark = pytest.mark.django_db
+FIRST = zlib.crc32(settings.DEPLOYMENT.encode()) % most_networks("10.88.0.0/16")
 
 
 def two_agents(**over: Any) -> list[Agent]:
@@ -136,11 +141,41 @@ def test_live_sessions_have_networks_of_their_own_and_ended_ones_give_theirs_bac
     first, second = (make_session(cast.alice, cluster_size=2, cluster_mode="multi-node") for _ in range(2))
     spread(first, agents)
     spread(second, agents)
-    assert (first.cluster_network, second.cluster_network) == (0, 1)
+    assert (first.cluster_network, second.cluster_network) == (FIRST, (FIRST + 1) % 1024)
     waiting = make_session(cast.alice, cluster_size=2, cluster_mode="multi-node")
     ComputeSession.objects.filter(pk=first.pk).update(status="TERMINATED")
     spread(waiting, agents)
-    assert waiting.cluster_network == 0
+    assert waiting.cluster_network == FIRST
+
+
+def test_other_deployments_begin_with_another_subnet(cast: Cast) -> None:
+    agents = two_agents()
+    numbers = []
+    for name in ("d-1", "d-2"):
+        session = make_session(cast.alice, cluster_size=2, cluster_mode="multi-node")
+        with override_settings(DEPLOYMENT=name):
+            spread(session, agents)
+        numbers.append(session.cluster_network)
+    assert abs(numbers[0] - numbers[1]) > 1, numbers
+
+
+@pytest.mark.parametrize(("code", "moves"), [("cluster-network-failed", True), ("scratch-failed", False)])
+def test_a_session_whose_subnet_is_in_use_on_an_agent_starts_with_the_next_one(
+    cast: Cast, code: str, moves: bool
+) -> None:
+    agents = two_agents()
+    with override_settings(CLUSTER_POOL="10.88.0.0/25"):  # two networks: the next after the last is the first
+        session, other = (make_session(cast.alice, cluster_size=2, cluster_mode="multi-node") for _ in range(2))
+        spread(session, agents)
+        before = session.cluster_network
+        for kernel in session.kernels.all():
+            report = report_of(kernel, KernelState.TERMINATED, reason=code)
+            kernel_reported(kernel.agent, report, now=timezone.now())
+        session.refresh_from_db()
+        assert (session.status, session.cluster_network == before) == ("PENDING", not moves)
+        spread(session, agents)
+        spread(other, agents)
+    assert {session.cluster_network, other.cluster_network} == {0, 1}
 
 
 def test_a_session_waits_when_no_network_is_left(cast: Cast) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import zlib
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -56,14 +57,17 @@ def number_networks(session_ids: Collection[UUID]) -> list[UUID]:
     ids = list(wanted.order_by("created_at", "pk").values_list("pk", flat=True))
     if not ids:
         return []
-    if connection.vendor == "postgresql":  # SQLite has one writer
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [advisory_locks.CLUSTER_NETWORK])
-    taken = set(_numbered().values_list("cluster_network", flat=True))
-    free = [number for number in range(most_networks(settings.CLUSTER_POOL)) if number not in taken]
+    # Other deployments on the same machines begin elsewhere, so that their subnets rarely meet.
+    free = _free_numbers(zlib.crc32(settings.DEPLOYMENT.encode()))
     for session_id, number in zip(ids, free, strict=False):
         ComputeSession.objects.filter(pk=session_id).update(cluster_network=number)
     return ids[len(free) :]
+
+
+def next_number(number: int) -> int | None:
+    """Return the free network number after this one, None if there is none. On PostgreSQL a lock is held until the
+    transaction ends."""
+    return next(iter(_free_numbers(number + 1)), None)
 
 
 def networks_left() -> tuple[int, int]:
@@ -147,6 +151,16 @@ def _sibling(
 ) -> Sibling:
     native = agent_id is not None and Capability.NATIVE in reported(capabilities, backend or "")
     return Sibling(kernel_id, role, hostname, rank, Slots.parse(slots), agent_id, gateway_url or "", native)
+
+
+def _free_numbers(first: int) -> list[int]:
+    """Return the numbers without a session, in their order from ``first`` on, the lowest after the highest."""
+    if connection.vendor == "postgresql":  # SQLite has one writer
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [advisory_locks.CLUSTER_NETWORK])
+    taken = set(_numbered().values_list("cluster_network", flat=True))
+    most = most_networks(settings.CLUSTER_POOL)
+    return [number for place in range(most) if (number := (first + place) % most) not in taken]
 
 
 def _numbered() -> QuerySet[ComputeSession]:

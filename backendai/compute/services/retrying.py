@@ -13,6 +13,7 @@ from django.db import transaction
 from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.reasons import FINISHED, ReasonKind, reason_of
 from backendai.compute.services.by_row import by_row
+from backendai.compute.services.cluster_networks import next_number
 from backendai.compute.services.ending import hint_stops
 from backendai.compute.services.history import Entry, write_history
 from backendai.compute.services.holding import lock_sessions_of
@@ -31,6 +32,7 @@ from backendai.wire.broker import hint_on_commit
 from backendai.wire.queues import CONTROL_QUEUE
 
 SIBLING = "sibling-failed"
+NETWORK_FAILED = "cluster-network-failed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,7 @@ def start_again(session: ComputeSession, kernels: Sequence[Kernel], *, now: date
     )
     avoid = list(dict.fromkeys([*session.avoid_agents, *(str(kernel.agent_id) for kernel in guilty)]))
     columns: dict[str, Any] = {"retries": session.retries + 1, "attempts": 0, "avoid_agents": avoid}
+    columns |= _other_network(session, guilty)
     moved = move([session.pk], Status.PENDING, why, now=now, started_at=None, ends_at=None, **columns)
     if moved:
         fresh: dict[str, Any] = {
@@ -170,6 +173,14 @@ def phase_of(status: str) -> Phase:
     if status in (Status.PREPARING, Status.PULLING):
         return Phase.PRECONDITION
     return Phase.START if status in STARTING else Phase.RUN
+
+
+def _other_network(session: ComputeSession, guilty: Collection[Kernel]) -> dict[str, Any]:
+    """Return another network number for a session that could not join its own: another deployment, or a network of the
+    engine, may have its addresses."""
+    if session.cluster_network is None or all(kernel.status_reason != NETWORK_FAILED for kernel in guilty):
+        return {}
+    return {"cluster_network": next_number(session.cluster_network)}
 
 
 def _may_pass(session: ComputeSession, kernel: Kernel) -> bool:
