@@ -35,6 +35,7 @@ def test_one_writes_a_template_starts_from_it_and_saves_the_session_as_another(w
     document.fill(TEXT)
     page.get_by_role("button", name="Create template").click()
     expect(page.get_by_role("heading", name="distributed", level=1)).to_be_visible()
+    assert visitor.accessibility_faults(colours_only=True) == [], "the document can be read in the light, too"
 
     page.get_by_role("link", name="Start from template").click()
     page.get_by_label("Learning rate").fill("7")

@@ -17,6 +17,7 @@ from backendai.cluster.models import Agent
 from backendai.compute.models import Allocation, ComputeSession, Kernel, KernelLog
 from backendai.compute.services.ending import terminate_session
 from backendai.compute.services.reports import kernel_reported
+from backendai.compute.spec import RoleSpec
 from backendai.wire.messages import KernelState
 from tests.cast import Cast
 from tests.factories import make_agent, make_image, make_running_session, make_session, place, report_of
@@ -60,9 +61,32 @@ def test_it_says_that_a_session_reaches_no_other_machine(cast: Cast, browse: Bro
     assert said in page and "what-differs-between-agents" in page
 
 
+def test_it_shows_the_amounts_of_roles_the_template_the_timeout_and_how_others_must_end(
+    cast: Cast, browse: Browse
+) -> None:
+    make_image("worker")
+    other = make_session(cast.alice, session_type="batch", startup_command="true", name="other")
+    session = make_session(
+        cast.alice,
+        session_type="batch",
+        startup_command="true",
+        resources={"cpu": 1, "mem": "128m"},
+        roles={"worker": RoleSpec(count=2, image="worker", resources={"cpu": 2, "mem": "64m"})},
+        batch_timeout=timedelta(minutes=90),
+        depends_on=["other"],
+        depends_when="failure",
+        template="public/train@2",
+    )
+    page = text_of(browse(cast.alice), session).replace("\xa0", " ")
+    assert "<dd>5 CPU · 256 MiB <span" in page and "in each of" not in page
+    assert "public/train@2" in page and "<dt>Timeout</dt><dd>1h 30m</dd>" in page
+    assert other.name in page and "all ended without success" in page
+
+
 def test_it_has_every_fact(cast: Cast, browse: Browse) -> None:
     make_image(title=HOSTILE, architecture="x86_64")
     session = make_running_session(cast.alice, cluster_size=2, resources={"cpu": 1, "mem": "128m"})
+    ComputeSession.objects.filter(pk=session.pk).update(created_at=session.started_at)
     page = text_of(browse(cast.alice), session)
     assert HOSTILE not in page and "&lt;script&gt;" in page
     for name in (
