@@ -1,8 +1,13 @@
-"""An agent inside the cluster, installed by its manifest as administrators apply it: rights, identity and gateway."""
+"""An agent inside the cluster, installed by its manifest as administrators apply it: rights, identity and gateway.
+
+Its container has the files of this machine, or is the image in ``BACKENDAI_TEST_PORTAL_IMAGE``, which ``docker build``
+has made of the Dockerfile: then the manifest is used with its own command and probe.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +31,7 @@ pytestmark = [
     pytest.mark.usefixtures("tiny_image"),
 ]
 HERE = "10.214.1.1"  # this machine, as pods of the bed see it
+PORTAL_IMAGE = os.environ.get("BACKENDAI_TEST_PORTAL_IMAGE", "")
 SMALL = {"cpu": "0.1", "mem": "32m"}
 # What the image of an installation has, its container has from this machine.
 FOLDERS = ("/usr", "/lib", "/lib64", "/etc/ssl", sys.base_prefix, sys.prefix, str(ROOT))
@@ -35,8 +41,9 @@ FOLDERS = ("/usr", "/lib", "/lib64", "/etc/ssl", sys.base_prefix, sys.prefix, st
 def platform(tmp_path_factory: pytest.TempPathFactory, tiny_image: None) -> Iterator[Platform]:
     """The platform with no agent beside it, where pods reach it."""
     ensure_bed()
-    if TINY not in bed("docker", "images", "--format", "{{.Repository}}:{{.Tag}}").split():
-        bed("load", TINY)
+    here = bed("docker", "images", "--format", "{{.Repository}}:{{.Tag}}").split()
+    if missing := {TINY, PORTAL_IMAGE} - {"", *here}:
+        bed("load", *missing)
     with Platform(tmp_path_factory.mktemp("portal"), host=HERE, agents=0) as platform:
         yield platform
 
@@ -68,7 +75,7 @@ def name(platform: Platform, tmp_path: Path) -> Iterator[str]:
 
 
 def adapted(one: dict[str, Any], name: str, url: str) -> dict[str, Any]:
-    """Set what the manifest marks with "set this", and the container's files."""
+    """Set what the manifest marks with "set this", and the container's image or files."""
     if one["kind"] == "ClusterRoleBinding":
         one["metadata"]["name"] = name
         one["subjects"][0]["namespace"] = name
@@ -85,11 +92,14 @@ def adapted(one: dict[str, Any], name: str, url: str) -> dict[str, Any]:
         for variable in agent["env"]:
             variable |= {"value": told[variable["name"]]} if variable["name"] in told else {}
         agent["env"].insert(0, address)
+        probe = agent["livenessProbe"]
+        probe |= {"initialDelaySeconds": 5, "periodSeconds": 5, "failureThreshold": 1}
+        if PORTAL_IMAGE:
+            agent |= {"image": PORTAL_IMAGE, "imagePullPolicy": "Never"}
+            return one
         agent |= {"image": TINY_IMAGE, "workingDir": str(ROOT)}
         agent["command"] = [sys.executable, *agent["command"][1:]]
-        probe = agent["livenessProbe"]
         probe["exec"]["command"] = [sys.executable, *probe["exec"]["command"][1:]]
-        probe |= {"initialDelaySeconds": 5, "periodSeconds": 5, "failureThreshold": 1}
         for number, folder in enumerate(dict.fromkeys(FOLDERS)):
             pod["volumes"].append({"name": f"f{number}", "hostPath": {"path": str(Path(folder).resolve())}})
             agent["volumeMounts"].append({"name": f"f{number}", "mountPath": folder, "readOnly": True})
