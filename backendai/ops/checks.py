@@ -117,8 +117,8 @@ def check_ssh(**kwargs: Any) -> list[CheckMessage]:
         hint = "Take another BACKENDAI_SSH_PORT than the portal's and that of apps."
         found.append(Error(f"SSH cannot have port {settings.SSH_PORT}.", hint, id="portal.E018"))
     for proxy in settings.SSH_PROXIES:
-        if not _is_address(proxy):
-            hint = "Name each proxy by its address, such as 10.0.0.5, separated by commas."
+        if not _is_network(proxy):
+            hint = "Name each proxy by its address or network, such as 10.0.0.5 or 10.0.0.0/24, separated by commas."
             found.append(Error(f"BACKENDAI_SSH_PROXIES: {proxy!r} is not an address.", hint, id="portal.E019"))
     try:
         host_key()
@@ -126,13 +126,6 @@ def check_ssh(**kwargs: Any) -> list[CheckMessage]:
         hint = "Write what ssh-keygen -t ed25519 makes, without a passphrase, or leave it out."
         found.append(Error("BACKENDAI_SSH_HOST_KEY is not an Ed25519 private key.", hint, id="portal.E020"))
     return found
-
-
-def _is_address(text: str) -> bool:
-    try:
-        return bool(ipaddress.ip_address(text))
-    except ValueError:
-        return False
 
 
 @register(SETTINGS)

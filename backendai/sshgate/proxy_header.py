@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
-from collections.abc import Collection
+from collections.abc import Sequence
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _SECONDS = 5.0
 _SIGNATURE = b"\r\n\r\n\0\r\nQUIT\n"
@@ -17,44 +19,63 @@ class BadHeader(Exception):
     """What came first is no such line."""
 
 
-async def read_header(connection: socket.socket, address: str, proxies: Collection[str]) -> str:
-    """Return the client's address. Only these proxies are believed; what comes from elsewhere is refused. Raises
-    BadHeader, OSError, TimeoutError."""
-    if address not in proxies:
+async def read_header(connection: socket.socket, address: str, proxies: Sequence[Network]) -> str:
+    """Return the client's address.
+
+    Only these proxies may name a client. Health checks of this machine come from a loopback address and name none;
+    other connections are refused. Raises BadHeader, OSError, TimeoutError.
+    """
+    source = unmapped(address)
+    is_proxy = any(source in network for network in proxies)
+    if not is_proxy and not source.is_loopback:
         raise BadHeader("the connection does not come by a known proxy")
     async with asyncio.timeout(_SECONDS):
-        head = await _exactly(connection, len(_SIGNATURE))
-        if head == _SIGNATURE:
-            return await _second_version(connection, address)
-        if not head.startswith(b"PROXY "):
-            raise BadHeader("no PROXY line")
-        while not head.endswith(b"\r\n"):
-            if len(head) >= _LONGEST_LINE:
-                raise BadHeader("the PROXY line is too long")
-            head += await _exactly(connection, 1)
-        return _named(head, address)
+        client = await _client(connection)
+    if client and not is_proxy:
+        raise BadHeader("only a known proxy may name a client")
+    return client or address
 
 
-def _named(line: bytes, address: str) -> str:
+def unmapped(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """Return the address without its zone; an IPv4 address that IPv6 carries as itself."""
+    found = ipaddress.ip_address(address.partition("%")[0])
+    return (isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped) or found
+
+
+async def _client(connection: socket.socket) -> str:
+    """Return the client that the header names; empty if it names none."""
+    head = await _exactly(connection, len(_SIGNATURE))
+    if head == _SIGNATURE:
+        return await _second_version(connection)
+    if not head.startswith(b"PROXY "):
+        raise BadHeader("no PROXY line")
+    while not head.endswith(b"\r\n"):
+        if len(head) >= _LONGEST_LINE:
+            raise BadHeader("the PROXY line is too long")
+        head += await _exactly(connection, 1)
+    return _named(head)
+
+
+def _named(line: bytes) -> str:
     words = line.decode("ascii", "replace").split()
     if words[1:2] == ["UNKNOWN"]:
-        return address
+        return ""
     if len(words) != 6 or words[1] not in ("TCP4", "TCP6"):
         raise BadHeader("the PROXY line cannot be read")
     return _address(words[2])
 
 
-async def _second_version(connection: socket.socket, address: str) -> str:
+async def _second_version(connection: socket.socket) -> str:
     head = await _exactly(connection, 4)
     size = int.from_bytes(head[2:], "big")
     if head[0] >> 4 != 2 or size > _LARGEST:
         raise BadHeader("the PROXY header cannot be read")
     body = await _exactly(connection, size)
     if head[0] & 0x0F == 0:  # the proxy itself asks
-        return address
+        return ""
     length = {0x11: 4, 0x21: 16}.get(head[1])
     if length is None:
-        return address
+        return ""
     if size < 2 * length + 4:
         raise BadHeader("the PROXY header is too short")
     return str(ipaddress.ip_address(body[:length]))

@@ -20,7 +20,7 @@ from backendai.compute.services.traffic import meter
 from backendai.gateways.site_keys import host_key, private_text
 from backendai.sshgate.connection import GateServer, peer, quiet
 from backendai.sshgate.entrances import Entrance
-from backendai.sshgate.proxy_header import BadHeader, read_header
+from backendai.sshgate.proxy_header import BadHeader, read_header, unmapped
 from backendai.sshgate.refusals import Refusals
 from backendai.sshgate.visit import ShellGuard
 
@@ -43,6 +43,7 @@ class Gate:
 
     def __init__(self, host_key: str) -> None:
         self._guard, self._refusals = ShellGuard(), Refusals()
+        self._proxies = [ipaddress.ip_network(proxy) for proxy in settings.SSH_PROXIES]
         self._unread = 0  # connections from a proxy that has not said for whom
         self._unknown: Counter[str] = Counter()
         self._people: Counter[UUID] = Counter()
@@ -104,7 +105,7 @@ class Gate:
         """Serve one connection until it has signed in; from then on it lives by itself."""
         connection.setblocking(False)
         try:
-            known = await self._source(connection, address) if settings.SSH_PROXIES else address
+            known = await self._source(connection, address) if self._proxies else address
             with self._counted(network_of(known)):
                 peer.set(known)
                 async with asyncio.timeout(LOGIN_SECONDS + 5):
@@ -120,7 +121,7 @@ class Gate:
             raise _Full
         self._unread += 1
         try:
-            return await read_header(connection, proxy, settings.SSH_PROXIES)
+            return await read_header(connection, proxy, self._proxies)
         finally:
             self._unread -= 1
 
@@ -151,8 +152,8 @@ class Gate:
 
 def network_of(address: str) -> str:
     """Return by what a client is counted: its address; of IPv6 the /64, of which one client has all addresses."""
-    found = ipaddress.ip_address(address.partition("%")[0])
-    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is None:
+    found = unmapped(address)
+    if isinstance(found, ipaddress.IPv6Address):
         return str(ipaddress.ip_network((found, 64), strict=False))
     return str(found)
 

@@ -1,4 +1,4 @@
-"""What attackers send to the gate: odd hosts, false proxies, garbage before signing in, guests that lie."""
+"""What attackers send to the gate: odd hosts, garbage before signing in, guests that lie."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from backendai.gateways.site_keys import host_key, private_text
 from backendai.sshgate.entrances import Entrance
 from backendai.sshgate.forward import inside
 from backendai.sshgate.link import GuestRefused, _check
-from backendai.sshgate.proxy_header import BadHeader, read_header
 from backendai.sshgate.server import MOST_PER_ADDRESS, MOST_PER_PERSON, Gate, network_of, serve, serving
 from backendai.sshgate.shell import ShellSession
 from backendai.sshgate.visit import ShellGuard, Use
@@ -61,52 +60,6 @@ def test_a_foreign_host_is_not_forwarded_to(host: str) -> None:
 def test_the_loopback_is_the_kernels_own(host: str) -> None:
     assert inside(host, NEIGHBOURS) == ""
     assert inside("SUB1.", NEIGHBOURS) == "sub1"
-
-
-HEADERS = [
-    b"GET / HTTP/1.1\r\n\r\n",
-    b"SSH-2.0-x\r\n12345",
-    b"PROXY TCP4 1.2.3.4\r\n",
-    b"PROXY TCP4 x y 1 2\r\n",
-    b"PROXY TCP9 1.2.3.4 1.2.3.4 1 2\r\n",
-    b"PROXY " + b"x" * 200,
-    b"PROXY TCP4 1.2.3.4 5.6.7.8 1",
-    b"",
-    b"\r\n\r\n\0\r\nQUIT\n\x31\x11\0\x0c" + bytes(12),
-    b"\r\n\r\n\0\r\nQUIT\n\x21\x11\xff\xff",
-    b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x02ab",
-    b"\r\n\r\n\0\r\nQUIT\n\x21",
-]
-
-
-def header(data: bytes, address: str = "10.0.0.5") -> str:
-    async def walk() -> str:
-        ours, theirs = socket.socketpair()
-        ours.setblocking(False)
-        theirs.sendall(data)
-        theirs.close()
-        try:
-            return await read_header(ours, address, ["10.0.0.5"])
-        finally:
-            ours.close()
-
-    return asyncio.run(walk())
-
-
-@pytest.mark.parametrize("data", HEADERS)
-def test_a_bad_line_of_a_proxy_is_refused(data: bytes) -> None:
-    with pytest.raises(BadHeader):
-        header(data)
-
-
-def test_a_proxy_says_the_address_and_nobody_else_does() -> None:
-    line = b"PROXY TCP4 1.2.3.4 5.6.7.8 1000 22\r\n"
-    assert header(line) == "1.2.3.4"
-    assert header(b"PROXY UNKNOWN\r\n") == "10.0.0.5"
-    assert header(b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\x01\x02\x03\x04" + bytes(8)) == "1.2.3.4"
-    assert header(b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0") == "10.0.0.5"
-    with pytest.raises(BadHeader):
-        header(line, address="9.9.9.9")
 
 
 class Channel:
@@ -257,34 +210,6 @@ def test_garbage_and_half_open_connections_hold_up_nobody() -> None:
             async with asyncio.timeout(20):
                 while await banner(port) != b"SSH-2.0-":
                     await asyncio.sleep(0.1)
-        listener.close()
-
-    asyncio.run(walk())
-
-
-async def banner_by_proxy(port: int, address: str) -> tuple[bytes, asyncio.StreamWriter]:
-    """Return what the gate says first to a client of this address, whose connection stays half open."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(f"PROXY TCP4 {address} 10.0.0.1 1000 22\r\n".encode())
-    try:
-        return await asyncio.wait_for(reader.read(8), 5), writer
-    except ConnectionError:
-        return b"", writer
-
-
-def test_behind_a_proxy_one_client_takes_no_places_of_others(settings: Any) -> None:
-    settings.SSH_PROXIES = ["127.0.0.1"]
-
-    async def walk() -> None:
-        listener = socket.create_server(("127.0.0.1", 0), backlog=128)
-        port = listener.getsockname()[1]
-        async with serving(listener):
-            greedy = [await banner_by_proxy(port, "1.2.3.4") for _ in range(MOST_PER_ADDRESS + 3)]
-            assert [told for told, _ in greedy] == [b"SSH-2.0-"] * MOST_PER_ADDRESS + [b""] * 3
-            other = await banner_by_proxy(port, "5.6.7.8")
-            assert other[0] == b"SSH-2.0-"
-            for _, writer in [*greedy, other]:
-                writer.close()
         listener.close()
 
     asyncio.run(walk())
