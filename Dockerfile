@@ -23,6 +23,14 @@ RUN --mount=type=secret,id=pip-conf,target=/etc/pip.conf,mode=0444 \
 
 FROM ${BASE}
 USER root
+# For agents: the rules that keep sessions off the machine's own services, and the tools that sessions get from it.
+RUN --mount=type=secret,id=apt-sources,target=/etc/apt/sources.list.d/debian.sources,mode=0444 \
+    --mount=type=secret,id=apt-conf,target=/etc/apt/apt.conf.d/99site,mode=0444 \
+    --mount=type=secret,id=ca,target=/run/secrets/ca,mode=0444 \
+    apt-get update \
+ && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
+      e2fsprogs iptables openssh-client openssh-sftp-server rsync tmux \
+ && rm -rf /var/lib/apt/lists/*
 COPY --from=packages /venv /venv
 COPY manage.py requirements.txt /app/
 COPY backendai /app/backendai

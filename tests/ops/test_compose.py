@@ -18,32 +18,38 @@ from tests.system.platform import free_port
 
 ROOT = Path(__file__).parents[2]
 COMPOSE = shutil.which("docker-compose")
-PROFILES = ("--profile", "single", "--profile", "demo")
+PROFILES = ("--profile", "single", "--profile", "demo", "--profile", "gates")
+PORTS = {"BACKENDAI_PORT": "7001", "BACKENDAI_APPS_PORT": "7002", "BACKENDAI_SSH_PORT": "7003"}
 ALIVE = "backendai.ops.alive"
 
 
-@pytest.fixture(scope="module")
-def services(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The services as docker-compose understands them, with the settings that its head asks for."""
+def config(folder: Path, **changed: str) -> dict[str, Any]:
+    """Return the services as docker-compose understands them, with the settings that the head of the file requires."""
     if COMPOSE is None:
         pytest.fail("docker-compose is missing: apt-get install --no-install-recommends docker-compose")
-    folder = tmp_path_factory.mktemp("compose")
     for name in ("docker-compose.yml", ".env.example"):
         shutil.copy(ROOT / name, folder)
     settings = (folder / ".env.example").read_text()
     for name in ("POSTGRES_PASSWORD", "REDIS_PASSWORD", "BACKENDAI_ADMIN_PASSWORD"):
         assert f"#{name}=\n" in settings
         settings = settings.replace(f"#{name}=\n", f"{name}=secret\n")
-    (folder / ".env").write_text(settings)
+    (folder / ".env").write_text(settings + "".join(f"{name}={value}\n" for name, value in changed.items()))
     clean = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     done = subprocess.run([COMPOSE, *PROFILES, "config"], cwd=folder, env=clean, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+    assert "$${" not in done.stdout, "docker-compose 1.29 knows no default within a default"
     return dict(yaml.safe_load(done.stdout)["services"])
+
+
+@pytest.fixture(scope="module")
+def services(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The services with default settings."""
+    return config(tmp_path_factory.mktemp("compose"))
 
 
 def test_it_knows_every_part(services: dict[str, Any]) -> None:
     wanted = {"postgres", "redis", "prepare", "web", "appproxy", "sshgate", "files", "control", "beat", "agent"}
-    assert services.keys() == wanted | {"demo-agent-1", "demo-agent-2"}
+    assert services.keys() == wanted | {"demo-agent-1", "demo-agent-2", "sshgates", "sshproxy"}
 
 
 def test_whatever_goes_on_running_has_a_health_check(services: dict[str, Any]) -> None:
@@ -55,7 +61,7 @@ def test_whatever_goes_on_running_has_a_health_check(services: dict[str, Any]) -
 def test_every_health_check_of_ours_is_one_that_the_command_knows(services: dict[str, Any]) -> None:
     checks = {name: service["healthcheck"]["test"] for name, service in services.items() if name != "prepare"}
     ours = {name: words for name, words in checks.items() if ALIVE in words}
-    assert ours.keys() == checks.keys() - {"postgres", "redis"}
+    assert ours.keys() == checks.keys() - {"postgres", "redis", "sshproxy"}
     for words in ours.values():
         assert words[:4] == ["CMD", "python", "-m", ALIVE]
         # With --help nothing is looked at; a part that there is not is refused all the same.
@@ -67,9 +73,45 @@ def test_every_health_check_of_ours_is_one_that_the_command_knows(services: dict
 
 def test_nothing_listens_for_other_machines_without_being_asked(services: dict[str, Any]) -> None:
     published = [port for service in services.values() for port in service.get("ports", [])]
-    assert len(published) == 4
+    assert len(published) == 5
     assert [port for port in published if not str(port).startswith("127.0.0.1:")] == []
     assert services["agent"]["environment"]["BACKENDAI_GATEWAY_HOST"] == "172.17.0.1"
+
+
+def test_other_ports_are_the_same_inside_and_outside(tmp_path: Path) -> None:
+    services = config(tmp_path, **PORTS)
+    published = {"web": "7001", "appproxy": "7002", "sshgate": "7003", "sshproxy": "7003"}
+    for name, port in published.items():
+        assert services[name]["ports"] == [f"127.0.0.1:{port}:{port}/tcp"]
+        assert any(port in word for word in services[name]["healthcheck"]["test"])
+    for name in ("web", "appproxy", "sshgate", "sshgates", "control"):  # each names the ports to people or asks them
+        environment = services[name]["environment"]
+        assert {key: str(environment[key]) for key in PORTS} == PORTS
+        assert environment["BACKENDAI_DOOR_URL"] == "http://web:7001"
+    assert "--port=7001" in services["web"]["command"]
+    assert services["demo-agent-1"]["environment"]["BACKENDAI_PORTAL_URL"] == "http://web:7001"
+
+
+def test_gates_behind_the_proxy_are_reached_by_it_alone(services: dict[str, Any]) -> None:
+    assert "ports" not in services["sshgates"]
+    assert services["sshgates"]["environment"]["BACKENDAI_SSH_PROXIES"]
+    haproxy = shutil.which("haproxy", path=f"{os.environ['PATH']}:/usr/sbin")
+    if haproxy is None:
+        pytest.skip("haproxy is not installed")
+    environ = {"SSH_PORT": "2200"}
+    done = subprocess.run([haproxy, "-c", "-f", ROOT / "ssh-gates.cfg"], env=environ, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_busy_machine_kills_no_worker_that_still_starts(services: dict[str, Any]) -> None:
+    (told,) = (word for word in services["web"]["command"] if word.startswith("--timeout-worker-healthcheck="))
+    assert int(told.partition("=")[2]) >= 60
+
+
+def test_the_image_has_the_tools_of_an_agent() -> None:
+    image = (ROOT / "Dockerfile").read_text().rpartition("FROM ")[2]
+    installed = image.partition("apt-get install")[2].partition("&&")[0].split()
+    assert {"e2fsprogs", "iptables", "openssh-client", "openssh-sftp-server", "rsync", "tmux"} <= set(installed)
 
 
 def test_it_does_not_start_without_passwords(tmp_path: Path) -> None:

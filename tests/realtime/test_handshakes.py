@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -40,7 +41,8 @@ def single_machine() -> dict[str, Any]:
 
 def compose() -> dict[str, Any]:
     command = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]["web"]["command"]
-    return options_of([word.replace("${BACKENDAI_WEB_WORKERS:-4}", "4") for word in command])
+    numbers = re.compile(r"\$\{\w+:-(\d+)\}")
+    return options_of([numbers.sub(r"\1", word) for word in command])
 
 
 @pytest.mark.parametrize("options", [single_machine, compose])
