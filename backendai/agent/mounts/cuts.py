@@ -25,7 +25,7 @@ _WORDS = {
 }
 
 
-def cut_off(pids: Sequence[int], folder_id: UUID) -> int:
+def unmount_folder(pids: Sequence[int], folder_id: UUID) -> int:
     """Unmount a folder in the kernel of these processes; returns how many programs using it were killed. Raises
     BackendError."""
     order = json.dumps({"pids": list(pids), "folder": str(folder_id)})

@@ -8,7 +8,7 @@ from pathlib import Path
 from uuid import UUID
 
 from backendai.agent.backends.abilities import Homely, Mounting
-from backendai.agent.mounts.cuts import cut_off
+from backendai.agent.mounts.cuts import unmount_folder
 from backendai.agent.mounts.kernel_mounts import KernelMounts
 from backendai.agent.mounts.rules import MountRules
 from backendai.wire.mounts import HostReport
@@ -28,7 +28,7 @@ class MountingBackend(Mounting, Homely):
         return self._homes(kernel_id)
 
     def cut_folder(self, kernel_id: UUID, folder_id: UUID) -> int:
-        return cut_off(self._processes(kernel_id), folder_id)
+        return unmount_folder(self._processes(kernel_id), folder_id)
 
     @abc.abstractmethod
     def _processes(self, kernel_id: UUID) -> list[int]:

@@ -20,7 +20,7 @@ from backendai.api.paging import NewestFirst
 from backendai.api.views.folders import visible_folder
 from backendai.compute.models import ComputeSession
 from backendai.compute.mount_models import SessionMount
-from backendai.compute.services.folder_cuts import cut_off
+from backendai.compute.services.folder_cuts import terminate_mounting_session
 from backendai.gateways.folder_cuts import unmount
 from backendai.storage.permissions import allows
 from backendai.storage.querysets import MANAGE
@@ -68,7 +68,7 @@ class FolderCutOff(GenericAPIView[SessionMount]):
         if wish.validated_data["keep_session"]:
             mount, _ = unmount(user, folder, session_id, now=timezone.now())
             return Response(FolderUseBody(mount).data)
-        mount = cut_off(user, folder, session_id, now=timezone.now())
+        mount = terminate_mounting_session(user, folder, session_id, now=timezone.now())
         return Response(FolderUseBody(mount).data, status=status.HTTP_202_ACCEPTED)
 
 

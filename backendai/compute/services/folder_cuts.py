@@ -58,7 +58,7 @@ def note_unmounted(actor: User, mount: SessionMount, *, now: datetime) -> None:
         )
 
 
-def cut_off(actor: User, folder: Folder, session_id: UUID, *, now: datetime) -> SessionMount:
+def terminate_mounting_session(actor: User, folder: Folder, session_id: UUID, *, now: datetime) -> SessionMount:
     """Terminate the session by force and give its owner the reason; returns the mount. Raises NotFound, NotAllowed or
     Conflict like ``mount_to_cut``."""
     mount = mount_to_cut(actor, folder, session_id)

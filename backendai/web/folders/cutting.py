@@ -12,7 +12,7 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
-from backendai.compute.services.folder_cuts import cut_off, mount_to_cut
+from backendai.compute.services.folder_cuts import mount_to_cut, terminate_mounting_session
 from backendai.core.errors import UserError
 from backendai.gateways.folder_cuts import unmount
 from backendai.storage.models import Folder
@@ -38,7 +38,7 @@ def cut(request: PageRequest, folder_id: UUID, session_id: UUID) -> HttpResponse
         if request.POST.get("how") == "unmount":
             messages.success(request, _unmounted(request, folder, session_id))
             return redirect("web:folder_sharing", folder_id)
-        mount = cut_off(request.user, folder, session_id, now=timezone.now())
+        mount = terminate_mounting_session(request.user, folder, session_id, now=timezone.now())
     except UserError as error:
         messages.error(request, in_words(error.message))
     else:
