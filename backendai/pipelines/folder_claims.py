@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db.models import Exists, OuterRef
 
-from backendai.compute.services.mounts import annotate_meaning, is_meant
+from backendai.compute.services.mounts import annotate_by_name, refers_to_folder
 from backendai.core.messages import Message
 from backendai.pipelines.models import State, Step, Task
 from backendai.storage.claims import register_claims
@@ -19,11 +19,11 @@ def runs_with(folder: Folder) -> Iterator[Message]:
     """Yield the runs of which a step with waiting elements mounts the folder; one query."""
     waiting = Task.objects.filter(step=OuterRef("pk"), state=State.WAITING)
     rows = Step.objects.filter(Exists(waiting), run__ended_at=None).select_related("run__owner")
-    offered = annotate_meaning(rows, folder, owner="run__owner", project="run__project")
+    offered = annotate_by_name(rows, folder, owner="run__owner", project="run__project")
     told = set()
     for step in offered.order_by("run__created_at", "run", "place").iterator():
         run = step.run
-        if run.pk not in told and is_meant(folder, _named_in(step.request), by_name=step.by_name):
+        if run.pk not in told and refers_to_folder(folder, _named_in(step.request), by_name=step.by_name):
             told.add(run.pk)
             yield Message("the run {run} of {owner}", run=run.name, owner=run.owner.email)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from backendai.compute.services.mounts import annotate_meaning, is_meant
+from backendai.compute.services.mounts import annotate_by_name, refers_to_folder
 from backendai.core.messages import Message
 from backendai.serving.models import Endpoint
 from backendai.storage.claims import register_claims
@@ -15,9 +15,9 @@ from backendai.storage.models import Folder
 def endpoints_with(folder: Folder) -> Iterator[Message]:
     """Yield the endpoints whose current or next revision mounts the folder; one query."""
     rows = Endpoint.objects.filter(deleted_at=None).select_related("owner", "current", "next")
-    offered = annotate_meaning(rows, folder, owner="owner", project="project")
+    offered = annotate_by_name(rows, folder, owner="owner", project="project")
     for endpoint in offered.order_by("name", "pk"):
         revisions = [one for one in (endpoint.current, endpoint.next) if one is not None]
         names = {str(mount.get("folder", "")) for revision in revisions for mount in revision.mounts}
-        if is_meant(folder, names, by_name=endpoint.by_name):
+        if refers_to_folder(folder, names, by_name=endpoint.by_name):
             yield Message("the endpoint {endpoint} of {owner}", endpoint=endpoint.name, owner=endpoint.owner.email)

@@ -78,7 +78,7 @@ def resolve_mounts(owner: User, project: Project, spec: SessionSpec) -> list[Res
     return [*found, *_automatic(owner, offered, found, files)][:MOST_MOUNTS]
 
 
-def annotate_meaning(rows: QuerySet[Any], folder: Folder, *, owner: str, project: str) -> QuerySet[Any]:
+def annotate_by_name(rows: QuerySet[Any], folder: Folder, *, owner: str, project: str) -> QuerySet[Any]:
     """Return the rows whose owner may mount the folder, with a flag ``by_name``. The flag says whether the folder's
     name can refer to this folder in a launch by that owner in the row's project, as several folders can have the same
     name. ``owner``, ``project``: names of columns."""
@@ -93,8 +93,8 @@ def annotate_meaning(rows: QuerySet[Any], folder: Folder, *, owner: str, project
     return offered_rows
 
 
-def is_meant(folder: Folder, names: Collection[str], *, by_name: bool) -> bool:
-    """Return whether one of these names or ids refers to the folder. ``by_name``: see ``annotate_meaning``."""
+def refers_to_folder(folder: Folder, names: Collection[str], *, by_name: bool) -> bool:
+    """Return whether one of these names or ids refers to the folder. ``by_name``: see ``annotate_by_name``."""
     return (by_name and folder.name in names) or any(_uuid(name) == folder.pk for name in names)
 
 
