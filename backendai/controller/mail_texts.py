@@ -10,7 +10,7 @@ from django.utils.translation import override
 from backendai.accounts.models import User
 from backendai.activity.notices import NoticeKind
 from backendai.compute.notice_models import SessionNotice
-from backendai.compute.services.unknown_news import UnknownOn
+from backendai.compute.services.unknown_notifications import UnknownOn
 from backendai.core.messages import Message
 from backendai.pipelines.models import Run, State, Status
 from backendai.pipelines.showing import counts_of

@@ -11,7 +11,7 @@ from django.db import connection
 from django.utils import timezone
 
 from backendai.compute.services.notice_mails import has_mails, send_mails
-from backendai.compute.services.unknown_news import has_unknown_mails, send_unknown_mails
+from backendai.compute.services.unknown_notifications import has_unknown_mails, send_unknown_mails
 from backendai.controller.mail_texts import endpoint_mail, mail_of, run_mail, unknown_mail
 from backendai.controller.outages import log_failure
 from backendai.pipelines.services.news import has_run_mails, send_run_mails

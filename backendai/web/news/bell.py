@@ -12,7 +12,7 @@ from backendai.activity.models import BackgroundJob
 from backendai.activity.notices import NoticeKind, choices_of, kinds_in
 from backendai.compute.models import ComputeSession
 from backendai.compute.notice_models import SessionNotice
-from backendai.compute.services.unknown_news import UnknownOn, unknown_news
+from backendai.compute.services.unknown_notifications import UnknownOn, undecided_by_agent
 from backendai.pipelines.services.news import ended_runs, told_by
 from backendai.serving.models import EndpointNotice
 from backendai.serving.services import notices as endpoint_news
@@ -67,7 +67,7 @@ def lines_of(user: User) -> list[Line]:
     for notice in notices.select_related("session__image").order_by("-pk")[:_MOST_NOTICES]:
         line = of_session.setdefault(notice.session_id, Line(notice.created_at, session=notice.session))
         line.notices.append(notice)
-    if unknown := unknown_news(user):
+    if unknown := undecided_by_agent(user):
         lines.append(Line(max(one.found_at for one in unknown), unknown=unknown))
     ended = ended_runs(user).filter(told_by(kinds)).order_by("-ended_at").defer("text")[:_MOST_RUNS]
     lines += [Line(row.run.ended_at, run=row) for row in rows_of(ended) if row.run.ended_at]
@@ -85,7 +85,7 @@ def counts_of(user: User) -> dict[str, int]:
     )
     kinds = kinds_in(choices_of(user), "bell")
     notices = SessionNotice.objects.in_bell_of(user).unseen().filter(kind__in=kinds)
-    waiting = 1 if unknown_news(user) else 0  # one line, and new until it is decided
+    waiting = 1 if undecided_by_agent(user) else 0  # one line, and new until it is decided
     runs = ended_runs(user).filter(told_by(kinds), seen_at=None).order_by().count()
     told = endpoint_news.notices_of(user).filter(endpoint_news.told_by(kinds), seen_at=None)
     return counts | {"unseen": counts["unseen"] + notices.order_by().count() + waiting + runs + told.order_by().count()}

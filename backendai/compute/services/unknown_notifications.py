@@ -29,7 +29,7 @@ class UnknownOn(NamedTuple):
 Writer = Callable[[User, Sequence[UnknownOn]], tuple[str, str]]  # the subject and the text of a mail
 
 
-def unknown_news(user: User) -> list[UnknownOn]:
+def undecided_by_agent(user: User) -> list[UnknownOn]:
     """Return the undecided unknown kernels by agent. One query for superadmins; empty, without a query, for other
     users."""
     return _by_agent(_undecided()) if user.is_superadmin else []

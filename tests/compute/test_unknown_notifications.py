@@ -18,7 +18,7 @@ from django.utils import timezone
 from backendai.accounts.models import User
 from backendai.compute.models import UnknownKernel
 from backendai.compute.services.unknown_kernels import remove_unknown
-from backendai.compute.services.unknown_news import has_unknown_mails, send_unknown_mails, unknown_news
+from backendai.compute.services.unknown_notifications import has_unknown_mails, send_unknown_mails, undecided_by_agent
 from backendai.controller.mail_texts import unknown_mail
 from tests.cast import Cast
 from tests.compute.test_unknown_kernels import unknown_session
@@ -56,7 +56,7 @@ def test_it_is_under_the_bell_of_superadmins_until_it_is_decided(cast: Cast, row
     assert "notification" not in alice.get(reverse("web:bell")).content.decode()
     assert "gpu-1" not in alice.get(reverse("web:notifications")).content.decode()
     remove_unknown(cast.dana, row, now=timezone.now())
-    assert unknown_news(cast.dana) == []
+    assert undecided_by_agent(cast.dana) == []
     assert "new notification" not in dana.get(reverse("web:bell")).content.decode()
 
 
@@ -87,4 +87,4 @@ def test_nothing_is_looked_for_without_mail_and_by_others(
     settings.EMAIL_URL = ""
     with django_assert_num_queries(0):
         assert not has_unknown_mails(timezone.now())
-        assert unknown_news(cast.alice) == []
+        assert undecided_by_agent(cast.alice) == []
