@@ -56,7 +56,7 @@ def move_replicas(
 def claim(endpoint: Endpoint) -> bool:
     """Lock an endpoint that is as it was read; returns whether it is. The lock lasts until the end of the caller's
     transaction, in which the decision is carried out. Each change grows the version; a decision that a limit refuses
-    changes nothing, and app proxies need not read the book again."""
+    changes nothing, and app proxies need not read the table again."""
     rows = Endpoint.objects.select_for_update(of=("self",), no_key=True).order_by()
     return bool(rows.filter(pk=endpoint.pk, version=endpoint.version).values_list("pk", flat=True))
 

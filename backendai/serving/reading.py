@@ -75,8 +75,8 @@ class Picture:
     views: Mapping[UUID, EndpointView]
     seen: Mapping[UUID, Seen]
     peaks: Mapping[UUID, list[list[float]]]
-    proxies: Sequence[ServingProxy]  # that may hold a book, heard lately or not
-    versions: Mapping[tuple[UUID, str], int]  # endpoint and proxy → the version in the proxy's book
+    proxies: Sequence[ServingProxy]  # that may hold an endpoint table, heard lately or not
+    versions: Mapping[tuple[UUID, str], int]  # endpoint and proxy → the version in the proxy's table
 
 
 def read_picture(now: datetime, endpoint_ids: Collection[UUID] | None = None) -> Picture:
@@ -165,7 +165,7 @@ def _ends_soon(replica: Replica, now: datetime) -> bool:
 
 
 def _book_lasts() -> timedelta:
-    """Return how long a proxy serves from its book after it last reached the database."""
+    """Return how long a proxy serves from its endpoint table after it last reached the database."""
     return timedelta(seconds=settings.SERVING_TRUST)
 
 

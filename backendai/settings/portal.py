@@ -218,8 +218,8 @@ DISK_RESERVE = told.whole("BACKENDAI_DISK_RESERVE", 256 * 2**20, least=0, most=2
 COMMIT_BYTES = told.whole("BACKENDAI_COMMIT_BYTES", 10 * 2**30, least=0, most=2**50)
 COMMIT_TIMEOUT = told.whole("BACKENDAI_COMMIT_TIMEOUT", 1800, least=60, most=86400)
 
-# An app proxy that cannot ask the database serves endpoints from the book on its disk for so many seconds. A token that
-# was revoked meanwhile opens the endpoint for as long.
+# Seconds for which an app proxy without the database serves endpoints from its endpoint table. Meanwhile, a revoked
+# token still opens its endpoint.
 SERVING_TRUST = told.whole("BACKENDAI_SERVING_TRUST", 86400, least=60, most=30 * 86400)
 # When an app proxy or an agent stops, open requests to endpoints get so many seconds to end.
 SERVING_GRACE = told.number("BACKENDAI_SERVING_GRACE", 30.0, least=0, most=600)

@@ -21,7 +21,7 @@ from backendai.appproxy.endpoints import service as service_module
 from backendai.appproxy.endpoints.replicas import FRESH_SECONDS, Known
 from backendai.gateways.targets import Target
 from backendai.gateways.tunnel import NoTunnel, TunnelConnector, address_through, new_client
-from backendai.serving.book import BookReplica
+from backendai.serving.endpoint_table import ReplicaEntry
 from backendai.serving.models import Endpoint, ReplicaSight, Wish
 from backendai.serving.services.endpoints import set_wish
 from backendai.serving.services.tokens import create_token, revoke_token
@@ -43,7 +43,7 @@ def quick_and_in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def known() -> Known:
-    return Known(BookReplica("0" * 32, 1, 1, "k", 1, "http://node", 8000, "/health", True), has_answered=True)
+    return Known(ReplicaEntry("0" * 32, 1, 1, "k", 1, "http://node", 8000, "/health", True), has_answered=True)
 
 
 async def error_code(answer: aiohttp.ClientResponse) -> tuple[int, str]:
@@ -73,7 +73,7 @@ def take_logged(caplog: pytest.LogCaptureFixture, number: int) -> None:
 
 
 @pytest.mark.parametrize("error", [InterfaceError("connection already closed"), RuntimeError("unheard of")])
-def test_no_error_ends_the_reading_of_the_book(
+def test_no_error_ends_the_reading_of_the_table(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:
     async def scene() -> None:

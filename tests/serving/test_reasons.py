@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from backendai.accounts.models import ResourcePolicy
 from backendai.controller.serving import run_serving
-from backendai.serving import book
+from backendai.serving import endpoint_table
 from backendai.serving.models import Endpoint, State
 from tests.cast import Cast
 from tests.factories import make_session
@@ -18,8 +18,8 @@ from tests.serving.world import World, codes_of, make_endpoint, states_of
 pytestmark = pytest.mark.django_db
 
 
-def entry(endpoint: Endpoint) -> book.BookEndpoint:
-    return book.read_book(timezone.now()).endpoints[endpoint.label]
+def entry(endpoint: Endpoint) -> endpoint_table.EndpointEntry:
+    return endpoint_table.read_table(timezone.now()).endpoints[endpoint.label]
 
 
 def test_a_limit_that_the_load_meets_is_recorded_once_with_the_change_that_helps(cast: Cast) -> None:
@@ -59,12 +59,12 @@ def test_a_launch_that_a_limit_refuses_changes_nothing_that_app_proxies_read(cas
     cast.alice.save(update_fields=["policy"])
     endpoint, world = make_endpoint(cast.alice), World(cast.alice)
     world.until(lambda: "over-quota" in codes_of(endpoint))
-    before, passes = book.read_sign(), []
+    before, passes = endpoint_table.read_sign(), []
     for _ in range(2):
         with CaptureQueriesContext(connection) as queries:
             run_serving(world.now)
         passes.append([one["sql"] for one in queries])
-    assert book.read_sign() == before
+    assert endpoint_table.read_sign() == before
     assert len(passes[0]) == len(passes[1]) < 50
     assert not [sql for sql in passes[1] if sql.startswith(('UPDATE "serving_', 'INSERT INTO "serving_'))]
 

@@ -15,7 +15,7 @@ from backendai.cluster.models import Agent
 from backendai.compute.models import ComputeSession, SessionNotice
 from backendai.controller.mail_texts import endpoint_mail
 from backendai.core.messages import Message
-from backendai.serving import book
+from backendai.serving import endpoint_table
 from backendai.serving.models import Endpoint, EndpointNotice, Replica, ScalingRecord, State
 from backendai.serving.services import endpoints as endpoints_module
 from backendai.serving.services.endpoints import create_endpoint
@@ -120,4 +120,4 @@ def test_the_book_says_the_newest_reason(cast: Cast) -> None:
     endpoint = make_endpoint(cast.alice)
     for text in ("first", "second"):
         ScalingRecord.objects.create(endpoint=endpoint, code=text, message=text)
-    assert book.read_book(timezone.now()).endpoints[endpoint.label].why_none == "second"
+    assert endpoint_table.read_table(timezone.now()).endpoints[endpoint.label].why_none == "second"

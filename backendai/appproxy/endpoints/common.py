@@ -17,7 +17,7 @@ from backendai.appproxy.endpoints.refusals import Refused
 from backendai.appproxy.endpoints.replicas import Pool
 from backendai.appproxy.relay import BODY_SECONDS
 from backendai.cluster.app_domains import COMMON_LABEL
-from backendai.serving.book import BookEndpoint
+from backendai.serving.endpoint_table import EndpointEntry
 
 LARGEST_BODY = 2**20
 _MODELS = "/v1/models"
@@ -47,7 +47,7 @@ def origins_of(pools: Iterable[Pool]) -> set[str]:
     return {origin for one in pools for origin in one.endpoint.origins}
 
 
-def model_of(endpoint: BookEndpoint) -> str:
+def model_of(endpoint: EndpointEntry) -> str:
     """Return the endpoint's name in the list of models: its model's name, else its own name."""
     return endpoint.model_name or endpoint.name
 
@@ -120,7 +120,7 @@ async def _read(request: web.BaseRequest) -> bytes:
     return bytes(body)
 
 
-def _opens(endpoint: BookEndpoint, digest: str, now: float) -> bool:
+def _opens(endpoint: EndpointEntry, digest: str, now: float) -> bool:
     return any(one.digest == digest and not one.is_over(now) for one in endpoint.tokens)
 
 

@@ -22,7 +22,7 @@ from backendai.appproxy.endpoints.service import Endpoints
 from backendai.appproxy.relay import has_upgrade_body, wants_websocket
 from backendai.gateways.tunnel import NoTunnel
 from backendai.scheduler.serving.balance import is_fault
-from backendai.serving.book import ANYBODY, BookEndpoint
+from backendai.serving.endpoint_table import ANYBODY, EndpointEntry
 
 logger = logging.getLogger(__name__)
 
@@ -283,7 +283,7 @@ def _is_away(error: Exception) -> bool:
     return isinstance(error, NoTunnel) and error.code in _AWAY
 
 
-def _patience(request: web.BaseRequest, endpoint: BookEndpoint) -> float:
+def _patience(request: web.BaseRequest, endpoint: EndpointEntry) -> float:
     wish = request.headers.get("X-Scale-Up-Timeout", "")
     return min(float(wish), LONGEST_HOLD) if wish.isdecimal() else endpoint.hold_seconds
 

@@ -20,7 +20,7 @@ from django.conf import settings
 from django.db import DatabaseError, InterfaceError, close_old_connections
 from django.utils import timezone
 
-from backendai.serving.book import Book, from_json, read_book, read_sign
+from backendai.serving.endpoint_table import EndpointTable, from_json, read_sign, read_table
 
 logger = logging.getLogger(__name__)
 
@@ -36,10 +36,10 @@ class Away(Exception):
 class Keeper:
     """Keeps the newest endpoint table. ``on_change`` is called with each changed table."""
 
-    def __init__(self, path: Path, on_change: Callable[[Book], None]) -> None:
+    def __init__(self, path: Path, on_change: Callable[[EndpointTable], None]) -> None:
         self._path, self._on_change = path, on_change
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="endpoints")
-        self.book, self._read_at, self._confirmed_at = Book(), 0.0, 0.0
+        self.table, self._read_at, self._confirmed_at = EndpointTable(), 0.0, 0.0
         self._is_away = False
         self._turn, self._looked_at = asyncio.Lock(), -AGAIN_SECONDS
         self._next: asyncio.Task[bool] | None = None  # the look that has not begun to read
@@ -130,23 +130,23 @@ class Keeper:
     async def _look(self) -> None:
         with contextlib.suppress(Away):
             is_old = time.monotonic() - self._read_at >= WHOLE_SECONDS or not self._read_at
-            if not is_old and await self.ask(read_sign) == self.book.sign:
+            if not is_old and await self.ask(read_sign) == self.table.sign:
                 self._confirmed_at = time.time()
                 return
-            book = await self.ask(lambda: read_book(timezone.now()))
+            table = await self.ask(lambda: read_table(timezone.now()))
             self._confirmed_at = time.time()
-            if book != self.book or is_old:
-                self._save(book)
-            self._take(book)
+            if table != self.table or is_old:
+                self._save(table)
+            self._take(table)
 
-    def _take(self, book: Book) -> None:
-        if book != self.book:
-            self._on_change(book)  # first: a change that could not be taken is a change at the next look, too
-        self.book, self._read_at = book, time.monotonic()
+    def _take(self, table: EndpointTable) -> None:
+        if table != self.table:
+            self._on_change(table)  # first: a change that could not be taken is a change at the next look, too
+        self.table, self._read_at = table, time.monotonic()
 
-    def _save(self, book: Book) -> None:
+    def _save(self, table: EndpointTable) -> None:
         """Write the endpoint table to the file atomically, with mode 0600. An error is only logged."""
-        text = json.dumps({"confirmed_at": self._confirmed_at, "book": book.to_json()})
+        text = json.dumps({"confirmed_at": self._confirmed_at, "book": table.to_json()})
         draft = self._path.with_suffix(".draft")
         try:
             with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:

@@ -19,7 +19,7 @@ from backendai.appproxy.relay import StalledBody, UnaskedUpgrade, join, pieces_o
 from backendai.gateways.dialing import DIAL_SECONDS
 from backendai.gateways.targets import Target
 from backendai.gateways.tunnel import address_through
-from backendai.serving.book import BookEndpoint
+from backendai.serving.endpoint_table import EndpointEntry
 
 KEPT_BYTES = 64 * 1024
 
@@ -74,7 +74,7 @@ class Body:
 
 @asynccontextmanager
 async def begin(
-    endpoints: Endpoints, request: web.BaseRequest, endpoint: BookEndpoint, known: Known, body: Body | None, token: str
+    endpoints: Endpoints, request: web.BaseRequest, endpoint: EndpointEntry, known: Known, body: Body | None, token: str
 ) -> AsyncIterator[aiohttp.ClientResponse]:
     """Send the request to the replica and yield the response, of which the headers have arrived. Raises
     aiohttp.ClientError, TimeoutError or TooLarge.

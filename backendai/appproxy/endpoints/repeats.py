@@ -12,7 +12,7 @@ from aiohttp import web
 from backendai.appproxy.endpoints.relay import Body
 from backendai.appproxy.relay import wants_websocket
 from backendai.gateways.tunnel import NoTunnel
-from backendai.serving.book import BookEndpoint
+from backendai.serving.endpoint_table import EndpointEntry
 
 REPEATED_SHARE, WINDOW_SECONDS, FREE_REPEATS = 0.2, 10.0, 3
 
@@ -34,7 +34,7 @@ class Repeats:
         self._asked += 1
 
     def allow(
-        self, request: web.BaseRequest, endpoint: BookEndpoint, body: Body | None, error: Exception, tries: int
+        self, request: web.BaseRequest, endpoint: EndpointEntry, body: Body | None, error: Exception, tries: int
     ) -> bool:
         """Return whether the request may be retried on another replica after this error. Counts the retry."""
         if tries > 1 or wants_websocket(request) or (body is not None and not body.can_repeat):

@@ -18,7 +18,7 @@ from backendai.appproxy.endpoints.tally import Counters
 from backendai.core.service_ports import REPLICA_SERVICE
 from backendai.gateways.targets import Target
 from backendai.scheduler.serving import balance
-from backendai.serving.book import ANYBODY, BookEndpoint, BookReplica
+from backendai.serving.endpoint_table import ANYBODY, EndpointEntry, ReplicaEntry
 from backendai.serving.services.readings import Sight
 
 FRESH_SECONDS = 8.0  # so long a piece of an answer stands for an answered probe
@@ -38,7 +38,7 @@ class Known:
     a server may answer its probes and fail every request. ``times``: ejections since its last complete answer.
     """
 
-    entry: BookReplica
+    entry: ReplicaEntry
     has_answered: bool = False
     answered_at: float = 0.0  # first, by this proxy's monotonic clock; 0: long ago
     heard_at: float = -FRESH_SECONDS  # when a piece of an answer came
@@ -105,7 +105,7 @@ class Known:
 class Pool:
     """The replicas of one endpoint and its waiting requests, which are served in turns by token."""
 
-    def __init__(self, endpoint: BookEndpoint, now: Callable[[], float], others: Callable[[], int]) -> None:
+    def __init__(self, endpoint: EndpointEntry, now: Callable[[], float], others: Callable[[], int]) -> None:
         self.endpoint, self._now, self._others = endpoint, now, others
         self.known: dict[str, Known] = {}
         self.counters = Counters(now)
@@ -114,7 +114,7 @@ class Pool:
         self._woken = asyncio.Event()
         self.update(endpoint)
 
-    def update(self, endpoint: BookEndpoint) -> None:
+    def update(self, endpoint: EndpointEntry) -> None:
         """Replace the endpoint's entry and its list of replicas, then serve waiting requests. Replicas whose kernel
         and generation are unchanged keep their recorded state. Refuses waiting requests if the endpoint is stopped.
         """
@@ -275,7 +275,7 @@ class Pool:
 
 
 @lru_cache(maxsize=4096)
-def _target(one: BookReplica, visitor: str) -> Target:
+def _target(one: ReplicaEntry, visitor: str) -> Target:
     return Target(UUID(one.kernel_id), one.generation, REPLICA_SERVICE, one.port, one.gateway_url, visitor=visitor)
 
 

@@ -23,7 +23,7 @@ from backendai.appproxy.endpoints.replicas import Pool, sights_of
 from backendai.appproxy.endpoints.tally import Rates
 from backendai.gateways.dialing import DIAL_SECONDS
 from backendai.gateways.tunnel import TunnelConnector, new_client
-from backendai.serving.book import Book
+from backendai.serving.endpoint_table import EndpointTable
 from backendai.serving.models import ServingProxy
 from backendai.serving.reading import HEARD
 from backendai.serving.services.readings import farewell, note_wake, record
@@ -39,11 +39,11 @@ class Endpoints:
     closed inside a running event loop.
     """
 
-    def __init__(self, name: str, book_path: Path) -> None:
+    def __init__(self, name: str, table_path: Path) -> None:
         self.name, self.boot, self._began = name, secrets.token_hex(8), time.monotonic()
         self.pools: dict[str, Pool] = {}
         self.rates = Rates(time.monotonic)
-        self.keeper = Keeper(book_path, self._take)
+        self.keeper = Keeper(table_path, self._take)
         self.proxies = 1
         self._told: dict[str, tuple[int, int, int]] = {}
         self._told_at = 0.0
@@ -61,7 +61,7 @@ class Endpoints:
         self._tasks = [
             asyncio.create_task(repeat(step, pause, what))
             for step, pause, what in (
-                (self.keeper.look, lambda: self._soon(LOOK_SECONDS), "reading the book of endpoints"),
+                (self.keeper.look, lambda: self._soon(LOOK_SECONDS), "reading the endpoint table"),
                 (self._prober.look, lambda: self._soon(TICK_SECONDS), "probing replicas"),
                 (self._report_if_possible, lambda: BUSY_SECONDS, "reporting what endpoints did"),
                 (self._cut_unentitled, lambda: BUSY_SECONDS, "cutting requests of revoked tokens"),
@@ -115,13 +115,13 @@ class Endpoints:
         """Return the HTTP client for a request. ``apart``: the connection is closed after the request."""
         return self.apart if apart else self.client
 
-    def _take(self, book: Book) -> None:
-        for label, endpoint in book.endpoints.items():
+    def _take(self, table: EndpointTable) -> None:
+        for label, endpoint in table.endpoints.items():
             if label in self.pools:
                 self.pools[label].update(endpoint)
             else:
                 self.pools[label] = Pool(endpoint, time.monotonic, lambda: self.proxies)
-        for label in [label for label in self.pools if label not in book.endpoints]:
+        for label in [label for label in self.pools if label not in table.endpoints]:
             pool = self.pools.pop(label)
             pool.update(replace(pool.endpoint, is_stopped=True, replicas=()))  # for those who wait
 

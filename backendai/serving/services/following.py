@@ -79,7 +79,7 @@ def _watch(seen: Seen, now: datetime) -> int:
 
 def _drain(seen: Seen, picture: Picture, now: datetime) -> int:
     """End a draining replica once every app proxy knows of it and has nothing open, or its time is up. A proxy that is
-    cut off from the database sends by its old book, so that its silence is no word."""
+    cut off from the database sends by its old endpoint table, so that its silence is no word."""
     replica = seen.replica
     is_over = replica.drain_by is not None and now >= replica.drain_by
     known = [picture.versions.get((replica.endpoint_id, one.name), 0) for one in picture.proxies]

@@ -1,5 +1,5 @@
 """What app proxies know of all endpoints: one immutable picture, which they keep on disk, too. Of tokens it has digests
-alone. Pure but for ``read_book``, which takes four queries."""
+alone. Pure but for ``read_table``, which makes queries."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LATELY = timedelta(days=30)
 
 
 @dataclass(frozen=True, slots=True)
-class BookReplica:
+class ReplicaEntry:
     """A replica that may get requests once this proxy's own probe has had an answer."""
 
     id: str
@@ -41,7 +41,7 @@ class BookReplica:
 
 
 @dataclass(frozen=True, slots=True)
-class BookToken:
+class TokenEntry:
     """A token by its digest. ``expires_at``: seconds since the epoch, 0: never."""
 
     digest: str
@@ -55,7 +55,7 @@ class BookToken:
 
 
 @dataclass(frozen=True, slots=True)
-class BookEndpoint:
+class EndpointEntry:
     """One endpoint. ``why_none``: why it has no replica that serves, for those who wait;
     ``is_blocked``: and why none will come soon, so that waiting is no use. ``usual_start``: seconds that a replica took
     lately until it served, 0: not known. ``canary``: per cent of the
@@ -84,10 +84,10 @@ class BookEndpoint:
     why_none: str = ""
     is_blocked: bool = False
     usual_start: float = 0.0
-    tokens: tuple[BookToken, ...] = ()
-    replicas: tuple[BookReplica, ...] = ()
+    tokens: tuple[TokenEntry, ...] = ()
+    replicas: tuple[ReplicaEntry, ...] = ()
 
-    def token_of(self, digest: str) -> BookToken | None:
+    def token_of(self, digest: str) -> TokenEntry | None:
         """Return the token with this digest."""
         return next((one for one in self.tokens if one.digest == digest), None)
 
@@ -98,46 +98,46 @@ class BookEndpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Book:
+class EndpointTable:
     """All endpoints by the label of their host name. ``sign``: of everything that was written, to see changes by."""
 
     sign: str = ""
-    endpoints: dict[str, BookEndpoint] = field(default_factory=dict)
+    endpoints: dict[str, EndpointEntry] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON values."""
         return {"format": FORMAT, "sign": self.sign, "endpoints": [asdict(one) for one in self.endpoints.values()]}
 
 
-def from_json(said: dict[str, Any]) -> Book:
-    """Return the book of ``to_json``; ValueError for one of another format."""
+def from_json(said: dict[str, Any]) -> EndpointTable:
+    """Return the table from ``to_json``. Raises ValueError for another format."""
     if said.get("format") != FORMAT:
-        raise ValueError(f"a book of format {said.get('format')!r}")
+        raise ValueError(f"an endpoint table of format {said.get('format')!r}")
     try:
         endpoints = [
-            BookEndpoint(
+            EndpointEntry(
                 **{
                     **one,
                     "origins": tuple(one["origins"]),
-                    "tokens": tuple(BookToken(**token) for token in one["tokens"]),
-                    "replicas": tuple(BookReplica(**replica) for replica in one["replicas"]),
+                    "tokens": tuple(TokenEntry(**token) for token in one["tokens"]),
+                    "replicas": tuple(ReplicaEntry(**replica) for replica in one["replicas"]),
                 }
             )
             for one in said["endpoints"]
         ]
     except (TypeError, KeyError) as error:
-        raise ValueError("a book that cannot be read") from error
-    return Book(str(said.get("sign", "")), {one.label: one for one in endpoints})
+        raise ValueError("an endpoint table that cannot be read") from error
+    return EndpointTable(str(said.get("sign", "")), {one.label: one for one in endpoints})
 
 
 def read_sign() -> str:
-    """Return what changes whenever a book would say something else. One query."""
+    """Return a text that changes whenever the table would. One query."""
     found = Endpoint.objects.aggregate(number=Count("pk"), versions=Sum("version"))
     return f"{found['number']}.{found['versions'] or 0}"
 
 
-def read_book(now: datetime) -> Book:
-    """Return the book as the database has it. Five queries, two more where an endpoint has no replica."""
+def read_table(now: datetime) -> EndpointTable:
+    """Return the table from the database. Five queries, two more if an endpoint has no replica."""
     sign = read_sign()  # first: what changes meanwhile is read again
     # Deleted ones stay until their last request is answered: proxies have to say that nothing is open any more.
     endpoints = list(Endpoint.objects.unfinished().select_related("current", "next").order_by("pk"))
@@ -145,7 +145,7 @@ def read_book(now: datetime) -> Book:
     replicas = _replicas(endpoints)
     without = [one for one in endpoints if not replicas[one.pk]]
     reasons, starts, coming = _reasons(without), _usual_starts(without), _coming(without)
-    book = {
+    entries = {
         one.label: replace(
             _entry(one, tuple(tokens[one.pk]), tuple(replicas[one.pk])),
             why_none=reasons.get(one.pk, ""),
@@ -154,11 +154,11 @@ def read_book(now: datetime) -> Book:
         )
         for one in endpoints
     }
-    return Book(sign, book)
+    return EndpointTable(sign, entries)
 
 
-def _entry(endpoint: Endpoint, tokens: tuple[BookToken, ...], replicas: tuple[BookReplica, ...]) -> BookEndpoint:
-    return BookEndpoint(
+def _entry(endpoint: Endpoint, tokens: tuple[TokenEntry, ...], replicas: tuple[ReplicaEntry, ...]) -> EndpointEntry:
+    return EndpointEntry(
         id=str(endpoint.pk),
         label=endpoint.label,
         version=endpoint.version,
@@ -184,31 +184,31 @@ def _entry(endpoint: Endpoint, tokens: tuple[BookToken, ...], replicas: tuple[Bo
     )
 
 
-def _tokens(endpoints: list[Endpoint], now: datetime) -> defaultdict[UUID, list[BookToken]]:
+def _tokens(endpoints: list[Endpoint], now: datetime) -> defaultdict[UUID, list[TokenEntry]]:
     """Return the tokens that open each endpoint. One query."""
     of_owner: defaultdict[UUID, list[UUID]] = defaultdict(list)
     for one in endpoints:
         of_owner[one.owner_id].append(one.pk)
-    found: defaultdict[UUID, list[BookToken]] = defaultdict(list)
+    found: defaultdict[UUID, list[TokenEntry]] = defaultdict(list)
     rows = EndpointToken.objects.valid_at(now).filter(endpoint__in=endpoints).select_related("endpoint")
     for token in rows.only("digest", "expires_at", "per_minute", "opens_all", "endpoint__owner"):
         expires = token.expires_at.timestamp() if token.expires_at else 0.0
-        entry = BookToken(token.digest, str(token.pk), expires, token.per_minute)
+        entry = TokenEntry(token.digest, str(token.pk), expires, token.per_minute)
         for pk in of_owner[token.endpoint.owner_id] if token.opens_all else [token.endpoint_id]:
             found[pk].append(entry)
     return found
 
 
-def _replicas(endpoints: list[Endpoint]) -> defaultdict[UUID, list[BookReplica]]:
+def _replicas(endpoints: list[Endpoint]) -> defaultdict[UUID, list[ReplicaEntry]]:
     rows = Replica.objects.filter(endpoint__in=endpoints, state__in=_SERVES, session__status=Status.RUNNING)
     replicas = {one.session_id: one for one in rows.select_related("revision").order_by("number")}
-    found: defaultdict[UUID, list[BookReplica]] = defaultdict(list)
+    found: defaultdict[UUID, list[ReplicaEntry]] = defaultdict(list)
     kernels = Kernel.objects.filter(session__in=replicas, rank=0, status=Status.RUNNING, agent__isnull=False)
     for kernel in kernels.select_related("agent").only("session", "generation", "agent__gateway_url"):
         one = replicas[kernel.session_id]
         assert kernel.agent is not None
         found[one.endpoint_id].append(
-            BookReplica(
+            ReplicaEntry(
                 id=str(one.pk),
                 number=one.number,
                 revision=one.revision.number,
