@@ -34,7 +34,7 @@ _Target = TypeVar("_Target", bound=Guarded)
 
 
 class Unknown(Exception):
-    """The database is unreachable now."""
+    """The database is unreachable now, or the guard is closed."""
 
 
 class Guard(Generic[_Key, _Target]):
@@ -52,6 +52,7 @@ class Guard(Generic[_Key, _Target]):
         self._asking: dict[_Key, asyncio.Task[_Target]] = {}
         self._fingerprints: dict[Credential, Hashable] = {}
         self._open: defaultdict[_Key, set[asyncio.Task[Any]]] = defaultdict(set)
+        self._is_closed = False
 
     async def target(self, key: _Key) -> _Target:
         """Return the target that the key may reach. Raises Denied and Unknown."""
@@ -130,7 +131,9 @@ class Guard(Generic[_Key, _Target]):
         await asyncio.gather(*(self._recheck(key) for key in stale if key in self._open))
 
     def close(self) -> None:
-        """Cut all connections, and end the threads."""
+        """Cut all connections, and end the threads. Later queries raise Unknown: a server closes the guard before its
+        last requests have ended."""
+        self._is_closed = True
         for task in [task for tasks in self._open.values() for task in tasks]:
             task.cancel()
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -180,6 +183,8 @@ class Guard(Generic[_Key, _Target]):
             finally:
                 close_old_connections()
 
+        if self._is_closed:
+            raise Unknown
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, ask)
         except Denied:

@@ -175,3 +175,14 @@ async def test_a_database_that_hangs_keeps_nothing_open(database: Database, age:
     hung.set()
     watching.cancel()
     one.close()
+
+
+async def test_a_question_after_the_end_is_unknown_and_no_fault(
+    database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = Guard(database)
+    asking = asyncio.create_task(one.target(WHO))
+    one.close()
+    with pytest.raises(Unknown):
+        await asking
+    assert caplog.records == []
