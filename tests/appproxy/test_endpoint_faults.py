@@ -68,7 +68,8 @@ async def asked(here: Stage, path: str = "/stream", number: int = 1) -> aiohttp.
 
 def take_logged(caplog: pytest.LogCaptureFixture, number: int) -> None:
     """Expect so many errors in the log, and no other ones."""
-    assert len([one for one in caplog.records if one.levelname == "ERROR"]) == number
+    errors = [f"{one.name}: {one.getMessage()} {one.exc_info}" for one in caplog.records if one.levelname == "ERROR"]
+    assert len(errors) == number, errors
     caplog.clear()
 
 
