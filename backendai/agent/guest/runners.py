@@ -14,8 +14,8 @@ from backendai.agent.guest import jupyter_runner, plain_runner
 from backendai.agent.guest.channel import Channel
 
 _NO_JUPYTER = (
-    "This image has no ipykernel, so plain Python runs the code: without completion of IPython and its magics. "
-    "Install ipykernel and restart the context to have them."
+    "ipykernel is not installed here, so plain Python runs the code: without completion of IPython and its magics. "
+    "Restart the context when it is installed. A new agent without containers installs it in its first minutes."
 )
 
 
