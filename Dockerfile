@@ -1,6 +1,7 @@
 # The image of every process of the platform: portal, workers, agent.
 #   docker build -t backendai-portal .
-#   docker build -t backendai-portal --build-arg BASE=local/backendai-base:latest .     (a base built by bin/build-images)
+#   bin/build-images --only portal     without a registry: on the Debian base of the kernel images, with this machine's
+#                                      package index, proxy and certificates
 # What belongs to the building site (package sources, index, certificates) comes as optional secrets, which are
 # mounted only while a step runs: --secret id=pip-conf,src=/etc/pip.conf and the ids that images/base/Dockerfile takes.
 ARG BASE=python:3.11-slim

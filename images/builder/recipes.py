@@ -9,6 +9,7 @@ from pathlib import Path
 from images.builder.progress import Phase
 
 IMAGES = Path(__file__).resolve().parent.parent
+REPOSITORY = IMAGES.parent
 SOURCE_LABEL = "backendai.source"
 ROOT_LABEL = "backendai.root"
 
@@ -16,26 +17,30 @@ ROOT_LABEL = "backendai.root"
 @dataclass(frozen=True)
 class Recipe:
     """An image of ours, made from ``images/<name>`` on top of ``parent`` (None: a Debian root image). ``is_usual``: it
-    is built when no image is named."""
+    is built when no image is named. ``content``: the paths of the repository that it is made from instead."""
 
     name: str
     parent: Recipe | None
     phase: Phase
     is_usual: bool = True
+    content: tuple[str, ...] = ()
 
     @property
     def reference(self) -> str:
         """Return the name under which the engine knows the image."""
-        return f"local/backendai-{self.name}:latest"
+        return f"backendai-{self.name}:latest" if self.content else f"local/backendai-{self.name}:latest"
 
     @property
     def folder(self) -> Path:
         """Return the folder that it is built from."""
-        return IMAGES / self.name
+        return REPOSITORY if self.content else IMAGES / self.name
 
     def source(self) -> str:
         """Return the hash of everything that the image is built from, its parent included."""
         parts = [self.parent.source()] if self.parent else []
+        if self.content:
+            first, *others = (REPOSITORY / name for name in self.content)
+            return hash_folder(first, *parts, *(hash_folder(other) for other in others))
         return hash_folder(self.folder, *parts)
 
     def line(self) -> list[Recipe]:
@@ -48,15 +53,23 @@ BASE = Recipe("base", None, Phase("base", weight=25, lines=700))
 PYTHON = Recipe("python", BASE, Phase("python", weight=35, lines=300))
 SCIENCE = Recipe("python-science", PYTHON, Phase("python-science", weight=90, lines=700))
 SERVE = Recipe("serve", BASE, Phase("serve", weight=40, lines=200), is_usual=False)
-RECIPES = {recipe.name: recipe for recipe in (BASE, PYTHON, SCIENCE, SERVE)}  # parents first
+# The platform itself, for docker-compose.yml.
+PORTAL = Recipe(
+    "portal",
+    BASE,
+    Phase("portal", weight=60, lines=900),
+    is_usual=False,
+    content=("Dockerfile", "requirements.txt", "manage.py", "backendai", "templates", "static", "locale", "docs"),
+)
+RECIPES = {recipe.name: recipe for recipe in (BASE, PYTHON, SCIENCE, SERVE, PORTAL)}  # parents first
 
 
 def hash_folder(folder: Path, *more: str) -> str:
-    """Return a short hash of the names, modes and contents of a folder's files, and of ``more``."""
+    """Return a short hash of the names, modes and contents of a folder's files (or of one file), and of ``more``."""
     digest = hashlib.sha256()
     for part in more:
         digest.update(f"{part}\n".encode())
-    for path in sorted(folder.rglob("*")):
+    for path in sorted(folder.rglob("*")) if folder.is_dir() else [folder]:
         if path.is_file() and "__pycache__" not in path.parts:
             executable = bool(path.stat().st_mode & 0o100)
             content = path.read_bytes()

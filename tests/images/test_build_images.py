@@ -105,6 +105,16 @@ def test_it_builds_a_missing_base_for_only_python_and_nothing_else_for_only_base
     assert bench.built() == [BASE, BASE, PYTHON, SCIENCE]
 
 
+def test_it_builds_the_platform_itself_on_the_base_with_the_settings_of_the_site(bench: Bench) -> None:
+    assert bench.run("--only", "portal").returncode == 0
+    assert bench.built() == [BASE, "backendai-portal:latest"]
+    call = bench.calls("build")[1]
+    assert call[-1] == str(ROOT) and f"BASE={BASE}" in call
+    assert "id=pip-conf" in " ".join(call)
+    bench.run("--only", "portal")
+    assert len(bench.built()) == 2
+
+
 def test_it_passes_site_settings_as_secrets_and_never_as_arguments(bench: Bench) -> None:
     bench.run()
     for call in bench.calls("build"):
