@@ -17,6 +17,7 @@ from aiohttp import web
 from backendai.agent.config import NodeSettings
 from backendai.agent.credentials import load_address, save_address
 from backendai.agent.gateway import Gateway
+from backendai.core.errors import UserError
 from backendai.core.thread_turns import shorten_turns
 
 logger = logging.getLogger(__name__)
@@ -84,7 +85,8 @@ class GatewayThread:
 
 
 def listen(settings: NodeSettings, portal_url: str) -> socket.socket:
-    """Return a listening socket: at the configured address, else the last one, else at a free port."""
+    """Return a listening socket: at the configured address, else the last one, else at a free port. Raises
+    UserError if nothing can listen there."""
     kept_host, kept_port = load_address(settings.data)
     host = settings.gateway_host or _address_towards(portal_url) or kept_host or _LOOPBACK
     wishes = [settings.gateway_port] if settings.gateway_port else [kept_port if kept_host == host else 0, 0]
@@ -107,9 +109,15 @@ def _bind(host: str, ports: list[int]) -> socket.socket:
     for number, port in enumerate(ports):
         try:
             return socket.create_server((host, port), family=_family(host), backlog=256)
-        except OSError:
+        except OSError as error:
             if number == len(ports) - 1:
-                raise
+                raise UserError(
+                    "The gateway cannot listen on {address}, port {port}: {reason}. Set BACKENDAI_GATEWAY_HOST to an "
+                    "address of this machine, and BACKENDAI_GATEWAY_PORT to a free port.",
+                    address=host,
+                    port=port,
+                    reason=error.strerror or str(error),
+                ) from error
             logger.warning("port %s of %s is taken: taking another", port, host)
     raise ValueError("no port to try")
 

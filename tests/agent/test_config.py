@@ -88,6 +88,12 @@ def test_it_comes_back_at_the_same_port_or_takes_another_when_that_is_taken(tmp_
     again.close()
 
 
+def test_it_names_the_setting_when_its_gateway_cannot_listen(tmp_path: Path) -> None:
+    environ = {"BACKENDAI_AGENT_DATA": str(tmp_path), "BACKENDAI_GATEWAY_HOST": "192.0.2.77"}  # no machine has it
+    with pytest.raises(UserError, match=r"192\.0\.2\.77.*BACKENDAI_GATEWAY_HOST"):
+        listen(read_settings(environ, {}), "http://127.0.0.1:1")
+
+
 def test_it_says_the_address_that_it_was_told_to_say(tmp_path: Path) -> None:
     environ = {"BACKENDAI_AGENT_DATA": str(tmp_path), "BACKENDAI_GATEWAY_URL": "https://node.example/gw/"}
     settings = read_settings(environ, {})
