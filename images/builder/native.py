@@ -34,7 +34,12 @@ _SOURCES = (_HERE / "native", _HERE / "python" / "requirements.txt", Path(__file
 _NEEDED_BYTES = 1024**3
 _KEPT = 2  # the newest, and the one before it: sessions that run may use it
 # What making the environment takes, and how many lines pip writes before it installs: it then writes none.
-_PHASES = [Phase("environment", 0.1, 1), Phase("packages", 0.3, 300), Phase("installation", 0.6, 1)]
+_PHASES = [
+    Phase("environment", 0.1, 1),
+    Phase("packages", 0.3, 300),
+    Phase("installation", 0.5, 1),
+    Phase("settings", 0.1, 1),  # and what pip does after the last package
+]
 _INSTALLS = "Installing collected packages:"
 _LOOK_SECONDS = 0.5
 # Finds its interpreter beside itself, wherever the folder is seen.
@@ -129,6 +134,7 @@ def _build(folder: Path, progress: Progress, log: TextIO, options: argparse.Name
     wanted = ["--progress-bar", "off", "--requirement", str(_HERE / "native" / "requirements.txt")]
     with _Installation(made, progress) as installation:
         _run([*install, *wanted], installation.hear, log, options)
+    progress.begin("settings", "adding services and settings")
     _furnish(made)
     draft = folder / f".{NAME}.draft"
     draft.unlink(missing_ok=True)

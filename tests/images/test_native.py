@@ -26,9 +26,9 @@ def test_the_share_grows_while_pip_installs_without_a_word(tmp_path: Path, monke
         installation.hear("Installing collected packages: one, two")
         assert said.getvalue().splitlines()[-1] == "progress 0.40 installation: installing Python packages"
         _install(packages, "one")
-        until(lambda: "progress 0.70 " in said.getvalue(), 30.0, "half of the installation is done")
+        until(lambda: "progress 0.65 " in said.getvalue(), 30.0, "half of the installation is done")
         _install(packages, "two")
-        until(lambda: "progress 1.00 " in said.getvalue(), 30.0, "all of it is done")
+        until(lambda: "progress 0.90 " in said.getvalue(), 30.0, "all of it is done")
 
 
 def _install(packages: Path, name: str) -> None:
