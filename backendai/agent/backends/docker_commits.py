@@ -67,7 +67,7 @@ class Commits:
                     if "error" in message:
                         words_of_it = Message("The registry rejected the image: {message}", message=message["error"])
                         raise CommitFailed(words_of_it, code="push-failed")
-                    digest = (message.get("aux") or {}).get(Message("Digest"), digest)
+                    digest = (message.get("aux") or {}).get("Digest", digest)
                     progress(_pushed(layers, message))
         except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
             text = Message(
@@ -189,7 +189,7 @@ def _emptied(base: Mapping[str, Any], container: Mapping[str, Any], labels: Mapp
         "Labels": empty | (own.get("Labels") or {}) | dict(labels),
         "Cmd": own.get("Cmd"),
         "Entrypoint": own.get("Entrypoint") or [],
-        "User": own.get(Message("User")) or "",
+        "User": own.get("User") or "",
         "WorkingDir": own.get("WorkingDir") or "",
     }
 
