@@ -6,6 +6,8 @@ Requests come at a fixed rate, whether earlier ones are answered or not; a repli
 seconds from the growth until the 95th percentile of five seconds is at most twice that of the small load, and stays
 so. ``reversals``: how often the number of replicas changed its direction under the constant load. PYTHON has
 ``ray[serve]``: the same model runs on Ray Serve as well, with Ray's own settings but for the same target and maximum.
+Both get their waves at the same time, so that other work on the machine delays both alike. ``load``: processes that ran
+or waited for a processor, the mean of a minute, in the middle of the large load.
 """
 
 from __future__ import annotations
@@ -14,12 +16,14 @@ import argparse
 import asyncio
 import contextlib
 import json
+import os
 import statistics
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -122,15 +126,22 @@ def main() -> None:
 
 
 def run(ray: str | None = None) -> Figures:
-    """Return the figures of an endpoint on a platform of its own and, with ``ray``, of Ray Serve after it."""
-    figures = {f"endpoint_{name}": value for name, value in _endpoint().items()}
-    if ray:
-        with _ray_serve(ray) as (url, replicas):
-            figures |= {f"ray_{name}": value for name, value in Wave(url, {}, replicas).run().items()}
-    return figures
+    """Return the figures of an endpoint on a platform of its own and, with ``ray``, of Ray Serve beside it."""
+    with contextlib.ExitStack() as stack:
+        waves = {"endpoint": stack.enter_context(_endpoint())}
+        if ray:
+            waves["ray"] = stack.enter_context(_ray_serve(ray))
+        threads = stack.enter_context(ThreadPoolExecutor(len(waves)))
+        runs = {who: threads.submit(wave.run) for who, wave in waves.items()}
+        time.sleep(_SMALL_SECONDS + _LARGE_SECONDS / 2)
+        figures = {"load": round(os.getloadavg()[0], 1)}
+        for who, run_ in runs.items():
+            figures |= {f"{who}_{name}": value for name, value in run_.result().items()}
+        return figures
 
 
-def _endpoint() -> Figures:
+@contextlib.contextmanager
+def _endpoint() -> Iterator[Wave]:
     say("starting a platform ...")
     native = {"BACKENDAI_AGENT_BACKEND": "process", "BACKENDAI_AGENT_NATIVE_SERVING": "yes"}
     native["BACKENDAI_AGENT_ENVIRONMENTS"] = "off"
@@ -140,11 +151,11 @@ def _endpoint() -> Figures:
         wait_until(lambda: served.look()["ready"] == 1, _START_SECONDS, pause=0.2)
         headers = dict(header.split(": ", 1) for header in served.way.headers)
         url = f"http://{served.way.address}:{served.way.port}/"
-        return Wave(url, headers, lambda: int(served.look()["ready"])).run()
+        yield Wave(url, headers, lambda: int(served.look()["ready"]))
 
 
 @contextlib.contextmanager
-def _ray_serve(python: str) -> Iterator[tuple[str, Callable[[], int]]]:
+def _ray_serve(python: str) -> Iterator[Wave]:
     say("starting Ray Serve ...")
     port, said = free_port(), [0]
     command = [python, str(Path(__file__).with_name("_ray_model.py")), str(port), str(_TAKES), str(_MOST), str(_TARGET)]
@@ -158,7 +169,7 @@ def _ray_serve(python: str) -> Iterator[tuple[str, Callable[[], int]]]:
     listener.start()
     try:
         wait_until(lambda: said[-1] == 1, _START_SECONDS, pause=0.2)
-        yield f"http://127.0.0.1:{port}/", lambda: said[-1]
+        yield Wave(f"http://127.0.0.1:{port}/", {}, lambda: said[-1])
     finally:
         process.terminate()
         process.wait(60)
