@@ -9,7 +9,10 @@
   const most = 200000;
   let under = null;
 
-  const show = (text) => { answer.textContent = (answer.textContent + text).slice(0, most); };
+  const show = (text) => {
+    answer.textContent = (answer.textContent + text).slice(0, most);
+    answer.hidden = !answer.textContent;
+  };
 
   // What is no event of a chat is shown as it came.
   const pieceOf = (line) => {
@@ -62,7 +65,7 @@
     event.preventDefault();
     if (under) return;
     under = new AbortController();
-    [send.disabled, stop.hidden, answer.hidden, answer.textContent] = [true, false, false, ""];
+    [send.disabled, stop.hidden, answer.hidden, answer.textContent] = [true, false, true, ""];
     status.textContent = box.dataset.sending;
     try {
       await ask();

@@ -35,6 +35,7 @@ def test_the_wizard_creates_an_endpoint_that_answers_in_the_page_and_draws_its_p
         page.get_by_role("button", name="Create endpoint").click()
         expect(page.get_by_role("heading", name="chat", level=1)).to_be_visible()
         expect(page.get_by_text("2 of 2 replicas are ready")).to_be_visible(timeout=READY_MS)
+        _wait_in_vain(page)
         _ask(page)
         columns = page.locator(".endpoint-plots figure").first.locator("rect.endpoint-column[height]:not([height='0'])")
         expect(columns.first).to_be_attached()
@@ -56,6 +57,17 @@ def _fill_in(page: Page) -> None:
     page.get_by_label("Memory").fill("128m")
     page.get_by_label("Minimum replicas").fill("2")
     page.get_by_label("Maximum replicas").fill("2")
+
+
+def _wait_in_vain(page: Page) -> None:
+    """Send a request that nothing answers, and stop it: no empty box stands for its answer."""
+    page.route("**/v1/chat/completions", lambda _route: None)
+    page.get_by_role("button", name="Send request").click()
+    expect(page.locator("[data-call-status]")).to_have_text("Sending…")
+    expect(page.locator("[data-call-answer]")).to_be_hidden()
+    page.get_by_role("button", name="Stop request").click()
+    expect(page.locator("[data-call-status]")).to_have_text("Stopped.")
+    page.unroute("**/v1/chat/completions")
 
 
 def _ask(page: Page) -> None:
