@@ -273,7 +273,7 @@ class Platform:
     def _python(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         environment = {"REDIS_URL": f"unix://{self.data}/valkey.sock", "PYTHONPATH": str(ROOT)} | self.environment
         command = self._inside([sys.executable, *arguments])
-        return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+        return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
 
     def _answers(self) -> bool:
         assert self.is_up, "the supervisor has ended"
