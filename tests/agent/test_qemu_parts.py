@@ -147,6 +147,11 @@ def test_the_command_opens_no_way_into_the_machine(root: Path) -> None:
     assert "-cpu host" in " ".join(command_of(Shape(2**28, 1, KVM), Tools(root)))
 
 
+def test_a_guest_on_a_busy_host_does_not_panic_over_late_ticks_of_its_timer(root: Path) -> None:
+    words = command_of(Shape(2**28, 1, TCG), Tools(root))
+    assert "no_timer_check" in words[words.index("-append") + 1].split()
+
+
 def test_folders_need_memory_that_their_server_shares(root: Path) -> None:
     line = " ".join(command_of(Shape(2**28, 1, TCG, ("folder0",)), Tools(root)))
     assert "memory-backend-memfd,id=shared,size=256M,share=on" in line
