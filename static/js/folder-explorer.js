@@ -10,6 +10,7 @@
   const chosen = () => boxes().filter((box) => box.checked).map((box) => box.value);
   const query = (params) => new URLSearchParams(params).toString();
   const lookEvery = 5000;
+  const mostNumbered = 100;
   const raw = "//raw:"; // begins paths that are not UTF-8
 
   const showChosen = () => {
@@ -85,29 +86,37 @@
     button.classList.remove("is-busy");
   });
 
-  // Whether a copy may replace what has its name; Escape keeps what is there.
+  // A path with a number before the ending of its name: "data/a (2).txt". Uploads use it too.
+  const numbered = (path, number) => path.replace(/([^/]+?)(\.[^./]*)?$/, `$1 (${number})$2`);
+  window.folderNames = { numbered };
+
+  // What becomes of a copy whose name is taken: "replace", "both", or "keep" for what is there, as with Escape.
   const replace = document.getElementById("replace");
-  const mayReplace = (path) => new Promise((resolve) => {
+  const answerAbout = (path, canKeepBoth) => new Promise((resolve) => {
     const text = replace.querySelector("[data-text]");
     text.textContent = text.dataset.one.replace("%what", path);
+    replace.querySelector("[data-answer=both]").hidden = !canKeepBoth;
     replace.returnValue = "";
     const pick = ({ target }) => {
       const answer = target.closest("[data-answer]");
       if (answer) replace.close(answer.dataset.answer);
     };
     replace.addEventListener("click", pick);
-    replace.addEventListener("close", () => (replace.removeEventListener("click", pick), resolve(replace.returnValue === "replace")), { once: true });
+    replace.addEventListener("close", () => (replace.removeEventListener("click", pick), resolve(replace.returnValue || "keep")), { once: true });
     replace.showModal();
   });
-  const copyOne = async (source, to, options, overwrite = false) => {
+  const copyOne = async (source, to, options, answer = "", number = 1) => {
     options.signal.throwIfAborted();
-    const body = JSON.stringify({ source, into: to, overwrite });
-    const answer = await ask("POST", "/copies", { headers: { "Content-Type": "application/json" }, body });
-    if (answer.ok) return follow(answer, options);
-    const told = await answer.json().catch(() => ({}));
-    if (told.code !== "exists" || overwrite) throw new Error(told.message ?? String(answer.status));
+    const name = source.split("/").pop();
+    const target = number > 1 ? { target: numbered(to ? `${to}/${name}` : name, number) } : { into: to };
+    const body = JSON.stringify({ source, ...target, overwrite: answer === "replace" });
+    const told = await ask("POST", "/copies", { headers: { "Content-Type": "application/json" }, body });
+    if (told.ok) return follow(told, options);
+    const fault = await told.json().catch(() => ({}));
+    if (fault.code !== "exists" || answer === "replace" || number >= mostNumbered) throw new Error(fault.message ?? String(told.status));
     options.signal.throwIfAborted();
-    if (await mayReplace(source.split("/").pop())) return copyOne(source, to, options, true);
+    const next = answer || (await answerAbout(name, !source.startsWith(raw)));
+    if (next !== "keep") return copyOne(source, to, options, next, next === "both" ? number + 1 : 1);
   };
 
   // A copy may take long: the dialog says how far it is, and closing it stops the copy. A move is as quick as a rename.

@@ -3,10 +3,12 @@
   const explorer = document.getElementById("explorer");
   const panel = document.getElementById("upload");
   const { sendLarge, sendSmall } = window.folderSend;
+  const { numbered } = window.folderNames;
   const large = 8 * 2 ** 20;
   const mostFiles = 500;
   const mostBytes = 32 * 2 ** 20;
   const atOnce = 3;
+  const mostNumbered = 100;
   const list = panel.querySelector(".upload-list");
   const words = panel.dataset;
   const place = explorer.dataset.path;
@@ -41,7 +43,7 @@
     button.addEventListener("click", () => (job.state === "failed" ? start(job) : cancel(job)));
     line.append(name, bar, state, button);
     list.append(line);
-    Object.assign(job, { line, bar, sent: 0, state: "waiting", overwrite: false });
+    Object.assign(job, { line, bar, sent: 0, state: "waiting", overwrite: false, number: 1 });
     jobs.push(job);
     note(job, words.waiting);
   };
@@ -59,16 +61,17 @@
 
   const replace = document.getElementById("replace");
   let asking = Promise.resolve();
-  // Asked about one job after the other; Escape keeps what is there.
-  const mayReplace = (number, path) => {
+  // Asked about one job after the other: "replace", "both", or "keep" for what is there, as with Escape.
+  const answerAbout = (number, path, canKeepBoth) => {
     const ask = () => new Promise((resolve) => {
       const text = replace.querySelector("[data-text]");
       text.textContent = path ? text.dataset.one.replace("%what", path) : text.dataset.many.replace("%n", number);
-      let answer = false;
+      replace.querySelector("[data-answer=both]").hidden = !canKeepBoth;
+      let answer = "keep";
       const pick = ({ target }) => {
         const button = target.closest("[data-answer]");
         if (!button) return;
-        answer = button.dataset.answer === "replace";
+        answer = button.dataset.answer;
         replace.close();
       };
       replace.addEventListener("click", pick);
@@ -77,6 +80,8 @@
     });
     return (asking = asking.then(ask, ask));
   };
+  // Where the job's path goes: with a number once both files are kept.
+  const goal = (job, path) => (job.answer === "both" && job.number > 1 ? numbered(below(path), job.number) : below(path));
 
   const work = async (job) => {
     const progress = (sent) => {
@@ -86,17 +91,18 @@
     };
     const options = { overwrite: job.overwrite, signal: job.controller.signal, progress };
     if (job.file) {
-      await sendLarge(explorer.dataset.folder, below(job.path), job.file, { ...options, inDirectory: job.path.includes("/"), resumed: () => note(job, words.resumed) });
+      await sendLarge(explorer.dataset.folder, goal(job, job.path), job.file, { ...options, inDirectory: job.path.includes("/"), resumed: () => note(job, words.resumed) });
       return;
     }
-    const entries = job.entries.map(({ path, file }) => ({ path: below(path), file }));
-    const { skipped, equal = 0, refused } = await sendSmall(entries, options);
+    const entries = job.entries.map(({ path, file }) => ({ path: goal(job, path), file }));
+    const { skipped, equal, refused } = await sendSmall(entries, options);
     if (refused.length) {
       const what = refused.slice(0, 5).map(({ path, code }) => `${path} (${code})`).join(", ");
       throw new Error(words.refused.replace("%n", refused.length).replace("%what", what));
     }
     // Equal files need no answer: they are there, perhaps from a try whose answer was lost.
-    if (skipped > equal && !job.overwrite) throw Object.assign(new Error(), { code: "exists", number: skipped - equal });
+    const number = skipped - (equal ?? 0);
+    if (number && !job.overwrite) throw Object.assign(new Error(), { code: "exists", number, tellsEqual: equal !== undefined });
   };
   const run = async (job) => {
     job.state = "running";
@@ -109,12 +115,17 @@
     } catch (fault) {
       if (fault.code === "exists" && !job.overwrite) {
         const isOne = job.file || job.entries.length === 1;
-        if (await mayReplace(fault.number ?? 1, isOne ? job.title : "")) {
-          job.overwrite = true;
+        job.answer ||= await answerAbout(fault.number ?? 1, isOne ? job.title : "", isOne || fault.tellsEqual);
+        if (job.answer === "replace" || (job.answer === "both" && isOne && job.number < mostNumbered)) {
+          job.overwrite = job.answer === "replace";
+          job.number += 1;
           return run(job);
         }
+        const isSplit = job.answer === "both" && !isOne;
         job.state = "done";
-        note(job, words.kept.replace("%n", fault.number ?? 1));
+        note(job, isSplit ? words.done : words.kept.replace("%n", fault.number ?? 1));
+        // Nobody knows which of many are taken: each is sent again alone, and those that have come are skipped as equal.
+        if (isSplit) job.entries.forEach((entry) => add({ title: entry.path, entries: [entry], bytes: entry.file?.size ?? 0, answer: "both" }));
       } else if (fault.name === "AbortError") {
         job.state = "cancelled";
         note(job, words.cancelled);

@@ -103,16 +103,24 @@ def test_files_are_created_moved_copied_and_replaced_only_when_asked(walk: Visit
     copy(page, "notes.md", "archive")
     page.get_by_role("dialog", name="Replace files?").get_by_role("button", name="Replace files").click()
     expect(copying).to_have_count(0)
+    copy(page, "notes.md", "archive")
+    page.get_by_role("dialog", name="Replace files?").get_by_role("button", name="Keep both").click()
+    expect(copying).to_have_count(0)
     refused = [each for each in visitor.complaints if not re.match("(409|412) for", each)]
     visitor.complaints[:] = refused  # names that were taken
 
     page.get_by_role("button", name="Rename other.md").click()
     page.get_by_label("New name").fill("notes.md")
     page.get_by_role("dialog", name="Rename").get_by_role("button", name="Rename").click()
+    page.get_by_role("button", name="Keep both").click()
+    expect(page.get_by_text("Renamed to notes (2).md.")).to_be_visible()
+    page.get_by_role("button", name="Rename notes (2).md").click()
+    page.get_by_label("New name").fill("notes.md")
+    page.get_by_role("dialog", name="Rename").get_by_role("button", name="Rename").click()
     expect(page.get_by_role("heading", name="Replace what is there?")).to_be_visible()
     assert visitor.faults_in_every_light() == []
     page.get_by_role("button", name="Replace entries").click()
-    expect(page.get_by_role("link", name="other.md", exact=True)).to_have_count(0)
+    expect(page.get_by_role("link", name="notes (2).md", exact=True)).to_have_count(0)
 
     page.get_by_label("Select notes.md").check()
     page.get_by_role("button", name="Move…").click()
@@ -120,8 +128,33 @@ def test_files_are_created_moved_copied_and_replaced_only_when_asked(walk: Visit
     page.get_by_role("button", name="Move entries").click()
     page.get_by_role("button", name="Replace entries").click()
     page.get_by_role("link", name="archive", exact=True).click()
+    expect(page.get_by_role("link", name="notes (2).md", exact=True)).to_be_visible()  # the copy beside the first
     page.get_by_role("link", name="notes.md", exact=True).click()
     expect(page.get_by_label("Text of the file")).to_have_value("text of other.md")
+
+
+def test_uploads_whose_names_are_taken_are_kept_beside_the_others(walk: Visit, tmp_path: Path) -> None:
+    visitor = walk(ALICE)
+    page = visitor.page
+    names = ("large.bin", "one.txt", "two.txt", "new.txt")
+    visitor.go("/folders/new/")
+    new_folder(page, "beside")
+    for again, chosen in enumerate((names[:3], names)):
+        for name in names:
+            (tmp_path / name).write_bytes(os.urandom(9 * 2**20 if name == "large.bin" else 10 + again))
+        page.locator("#pick-files").set_input_files([str(tmp_path / name) for name in chosen])
+        if again:  # once about the large file, once about the small ones, which come together
+            for text in (re.compile("large.bin|2 of these"), re.compile("large.bin|2 of these")):
+                dialog = page.get_by_role("dialog", name="Replace files?")
+                expect(dialog.locator("[data-text]")).to_have_text(text)
+                dialog.get_by_role("button", name="Keep both").click()
+        expect(page.locator("#upload [data-hide]")).to_be_visible()
+        page.get_by_role("button", name="Hide").click()
+    visitor.complaints[:] = [each for each in visitor.complaints if not re.match("409 for", each)]
+    shown = page.locator("table.entries tbody .entry-name")
+    expect(shown).to_have_text(
+        ["large (2).bin", "large.bin", "new.txt", "one (2).txt", "one.txt", "two (2).txt", "two.txt"]
+    )
 
 
 def copy(page: Page, name: str, target: str) -> None:

@@ -73,6 +73,7 @@ def test_files_of_a_session_are_uploaded_edited_and_deleted(
     (tmp_path / "log.txt").write_text("third line\n")
     for answer, told, content in (
         ("Keep files", "1 kept as they were", "second line\n"),
+        ("Keep both", "Uploaded", "second line\n"),
         ("Replace files", "Uploaded", "third line\n"),
     ):
         page.locator("#pick-files").set_input_files([str(tmp_path / "log.txt")])
@@ -83,6 +84,7 @@ def test_files_of_a_session_are_uploaded_edited_and_deleted(
         with page.expect_download() as download:
             page.get_by_role("link", name="Download log.txt").click()
         assert Path(download.value.path()).read_text() == content
+    expect(page.get_by_role("link", name="log (2).txt", exact=True)).to_be_visible()
     visitor.complaints[:] = [each for each in visitor.complaints if not each.startswith("409 for")]  # it was there
 
     page.get_by_role("link", name="/home/work").click()

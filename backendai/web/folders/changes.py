@@ -21,8 +21,8 @@ from backendai.texts.messages import in_words
 from backendai.texts.translation import gettext as _
 from backendai.texts.translation import ngettext
 from backendai.web.folders.access import back_to, explorer_at, find_folder, try_to
-from backendai.web.folders.moving import ask_to_replace, each_moved, may_replace, tell
-from backendai.web.folders.paths import directory_of, inside, moved_to, path_in
+from backendai.web.folders.moving import ask_to_replace, each_moved, give_path, may_replace, tell
+from backendai.web.folders.paths import directory_of, inside, moved_to, name_of, path_in
 from backendai.web.requests import PageRequest
 
 _MOST_AT_ONCE = 1000
@@ -54,12 +54,14 @@ def rename(request: PageRequest, folder_id: UUID) -> HttpResponse:
     place, name, overwrite = directory_of(source), name_in(request), may_replace(request)
 
     def give(path: str) -> None:
-        _files(request, folder).move(path, inside(place, valid_name(name)), overwrite=overwrite)
+        nonlocal name
+        files, target = _files(request, folder), inside(place, valid_name(name))
+        name = name_of(give_path(request, target, lambda free: files.move(path, free, overwrite=overwrite)))
 
     moves = each_moved([source], give)
     if moves.taken:
-        taken = {"back": explorer_at(folder_id, place), "field_name": "source"}
-        return ask_to_replace(request, folder, [source], names=[name], **taken)
+        back = explorer_at(folder_id, place)
+        return ask_to_replace(request, folder, [source], names=[name], back=back, field_name="source")
     tell(request, moves, _("Renamed to %(name)s.") % {"name": name})
     return back_to(folder_id, place)
 
@@ -76,7 +78,11 @@ def move(request: PageRequest, folder_id: UUID) -> HttpResponse:
     except UserError as error:
         messages.error(request, in_words(error.message))
         return back_to(folder_id, place)
-    moves = each_moved(sources, lambda path: files.move(path, moved_to(target, path), overwrite=overwrite))
+
+    def give(path: str) -> None:
+        give_path(request, moved_to(target, path), lambda free: files.move(path, free, overwrite=overwrite))
+
+    moves = each_moved(sources, give)
     tell(request, moves, _("Moved to %(target)s.") % {"target": target or folder.name})
     if moves.taken:
         return ask_to_replace(request, folder, moves.taken, back=explorer_at(folder_id, place), field_name="path")
@@ -137,7 +143,9 @@ def _restore(request: PageRequest, folder: Folder, item: str) -> HttpResponse:
     moves = each_moved([item], lambda one: _files(request, folder).restore(one, overwrite=overwrite))
     if moves.taken:
         names = [request.POST.get("name", "").strip() or item]
-        return ask_to_replace(request, folder, [item], names=names, back=bin, field_name="item", tab="bin")
+        return ask_to_replace(
+            request, folder, [item], names=names, back=bin, field_name="item", tab="bin", can_keep_both=False
+        )
     tell(request, moves, _("Restored."))
     return redirect(bin)
 

@@ -14,11 +14,13 @@ from backendai.storage.models import Folder
 from backendai.texts.messages import in_words
 from backendai.texts.translation import gettext as _
 from backendai.web.folders.access import folder_page
-from backendai.web.folders.paths import name_of
+from backendai.web.folders.paths import name_of, numbered
 from backendai.web.requests import PageRequest
 
 _MOST_NAMED = 10
+_LAST_NUMBER = 100
 _EXISTS = "exists"
+_REPLACE, _KEEP_BOTH = "1", "both"
 
 
 @dataclass(slots=True)
@@ -57,6 +59,23 @@ def each_moved(sources: Iterable[str], move: Callable[[str], object]) -> Moves:
     return moves
 
 
+def give_path(request: PageRequest, path: str, give: Callable[[str], object]) -> str:
+    """Call ``give`` with the path, and return it. If it is taken and the user keeps both entries, the path gets the
+    first free number: ``name (2)``. Raises UserError."""
+    last = _LAST_NUMBER if request.POST.get("overwrite") == _KEEP_BOTH else 1
+    number = 1
+    while True:
+        free = numbered(path, number) if number > 1 else path
+        try:
+            give(free)
+        except FileServerError as error:
+            if error.code != _EXISTS or number == last:
+                raise
+            number += 1
+        else:
+            return free
+
+
 def tell(request: PageRequest, moves: Moves, done: str) -> None:
     """Show the results on the next page: ``done``, and each entry that was not moved with its reason."""
     if moves.done and not (moves.taken or moves.failed):
@@ -77,8 +96,9 @@ def ask_to_replace(
     field_name: str,
     names: Sequence[str] = (),
     tab: str = "files",
+    can_keep_both: bool = True,
 ) -> HttpResponse:
-    """Return a page that asks whether to replace the existing entries, and then submits the form again.
+    """Return a page that asks whether to replace the existing entries or keep both, and then submits the form again.
 
     The page shows ``names`` or else the paths in ``taken``.
     """
@@ -88,15 +108,15 @@ def ask_to_replace(
         for value in values
         if name not in (field_name, "overwrite", "csrfmiddlewaretoken")
     ]
-    fields = [*kept, *((field_name, path) for path in taken), ("overwrite", "1")]
+    fields = [*kept, *((field_name, path) for path in taken)]
     shown = names or [name_of(path) for path in taken]
-    context = {"fields": fields, "names": shown, "back": back, "action": request.path}
+    context = {"fields": fields, "names": shown, "back": back, "action": request.path, "can_keep_both": can_keep_both}
     return folder_page(request, folder, "replace", context, tab=tab)
 
 
 def may_replace(request: PageRequest) -> bool:
     """Return whether the user has agreed to replace existing entries."""
-    return request.POST.get("overwrite") == "1"
+    return request.POST.get("overwrite") == _REPLACE
 
 
 def _names(paths: Sequence[str]) -> str:

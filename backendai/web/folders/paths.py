@@ -46,6 +46,14 @@ def moved_to(directory: str, path: str) -> str:
     return text_of(_joined(bytes_of(directory) + b"/" + bytes_of(path).rpartition(b"/")[2]))
 
 
+def numbered(path: str, number: int) -> str:
+    """Return the path with a number before the ending of its name: ``data/a (2).txt``."""
+    place, slash, name = bytes_of(path).rpartition(b"/")
+    dot = name.rfind(b".")
+    cut = dot if dot > 0 else len(name)
+    return text_of(place + slash + name[:cut] + b" (%d)" % number + name[cut:])
+
+
 def entry_in(directory: str, entry: Mapping[str, Any]) -> str:
     """Return the path of an entry in a directory listing."""
     if raw := entry.get("raw"):

@@ -20,7 +20,16 @@ from backendai.core.path_texts import bytes_of, encode_raw, text_of
 from backendai.storage.file_origins import file_host, file_origin, read_file_code
 from backendai.storage.models import Folder, FolderGrant, StorageHost
 from backendai.storage.status import FolderStatus, Rights
-from backendai.web.folders.paths import directory_of, entry_in, inside, moved_to, name_of, path_in, places_of
+from backendai.web.folders.paths import (
+    directory_of,
+    entry_in,
+    inside,
+    moved_to,
+    name_of,
+    numbered,
+    path_in,
+    places_of,
+)
 from tests.cast import Cast
 from tests.factories import make_agent, make_session
 from tests.mount_tools import storage_host
@@ -167,10 +176,33 @@ def test_a_move_asks_before_it_replaces_and_says_which_entries_moved(
     form = {"place": "", "target": "other", "path": ["a", "b", "c"]}
     asked = text(alice.post(page(data, "folder_move"), form))
     assert "Moved to other. Done: a, c" in asked and "Replace what is there?" in asked
-    fields = re.findall(r'name="(place|target|path|overwrite)" value="([^"]*)"', asked)
-    assert sorted(fields) == [("overwrite", "1"), ("path", "b"), ("place", ""), ("target", "other")]
-    alice.post(page(data, "folder_move"), dict(fields))
+    fields = re.findall(r'name="(place|target|path)" value="([^"]*)"', asked)
+    assert sorted(fields) == [("path", "b"), ("place", ""), ("target", "other")]
+    answers = re.findall(r'name="overwrite" value="([^"]*)">([^<]*)<', asked)
+    assert answers == [("both", "Keep both"), ("1", "Replace entries")]
+    alice.post(page(data, "folder_move"), dict(fields) | {"overwrite": "1"})
     assert files.bodies[-1] == {"source": "b", "target": "other/b", "overwrite": True}
+
+
+def test_both_entries_are_kept_under_the_first_free_number(data: Folder, files: FakeFileServer, alice: Client) -> None:
+    files.taken = {"other/b.tar.gz", "other/b.tar (2).gz", "sub/new"}
+    both = {"place": "", "target": "other", "path": ["a", "b.tar.gz"], "overwrite": "both"}
+    assert "Moved to other." in text(alice.post(page(data, "folder_move"), both, follow=True))
+    goals = [body["target"] for body in files.bodies if body and "target" in body]
+    assert goals == ["other/a", "other/b.tar.gz", "other/b.tar (2).gz", "other/b.tar (3).gz"]
+    renaming = {"source": "sub/old", "name": "new", "overwrite": "both"}
+    told = text(alice.post(page(data, "folder_rename_entry"), renaming, follow=True))
+    assert "Renamed to" in told and "new (2)" in told
+    moved = [body for body in files.bodies if body and "target" in body]
+    assert moved[-1] == {"source": "sub/old", "target": "sub/new (2)", "overwrite": False}
+
+
+def test_after_a_hundred_names_the_question_comes_again(data: Folder, files: FakeFileServer, alice: Client) -> None:
+    files.taken = {numbered("sub/.env", number) for number in range(2, 101)} | {"sub/.env"}
+    renaming = {"source": "sub/old", "name": ".env", "overwrite": "both"}
+    assert "Replace what is there?" in text(alice.post(page(data, "folder_rename_entry"), renaming))
+    goals = [body["target"] for body in files.bodies if body and "target" in body]
+    assert (len(goals), goals[-1]) == (100, "sub/.env (100)")
 
 
 def test_a_rename_and_a_restore_ask_before_they_replace(data: Folder, files: FakeFileServer, alice: Client) -> None:
@@ -180,7 +212,8 @@ def test_a_rename_and_a_restore_ask_before_they_replace(data: Folder, files: Fak
     alice.post(page(data, "folder_rename_entry"), {"source": "sub/old", "name": "new", "overwrite": "1"})
     assert files.bodies[-1] == {"source": "sub/old", "target": "sub/new", "overwrite": True}
     restore = {"verb": "restore", "item": "1-a", "name": "sub/gone"}
-    assert "<bdi>sub/gone</bdi>" in text(alice.post(page(data, "folder_change_bin"), restore))
+    asked = text(alice.post(page(data, "folder_change_bin"), restore))
+    assert "<bdi>sub/gone</bdi>" in asked and "Keep both" not in asked
     alice.post(page(data, "folder_change_bin"), restore | {"overwrite": "1"})
     assert files.bodies[-1] == {"overwrite": True}
 
