@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
-import time
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
+from types import FrameType
 
 import pytest
 
@@ -15,6 +16,7 @@ from backendai.pipelines.elements import MOST_TASKS
 
 HEAD = "defaults: {image: python}\n"
 STEP = "startup_command: a"
+MOST_CALLS = 350_000  # 50 ms of processor time; the dearest document needs 170,000
 
 
 def bad() -> Iterator[str]:
@@ -100,9 +102,25 @@ def test_the_largest_document_that_is_right_is_read() -> None:
     assert run_document(read_document(text).value, {}).size == MOST_TASKS
 
 
+def calls_of(work: Callable[[], object]) -> int:
+    """Return how many functions the work calls: a measure of its time that is the same on every machine."""
+    calls = 0
+
+    def count(_frame: FrameType, event: str, _of: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    former = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(former)
+    return calls
+
+
 @pytest.mark.long
-def test_none_takes_longer_than_50_ms() -> None:
-    for text in HOSTILE:
-        started_at = time.process_time()
-        refused(text)
-        assert time.process_time() - started_at < 0.05 * 3, text[:80]
+def test_none_makes_the_portal_work_for_long() -> None:
+    refused(HOSTILE[0])  # loads what is loaded once
+    dearest = max(HOSTILE, key=lambda text: calls_of(lambda: refused(text)))
+    assert calls_of(lambda: refused(dearest)) < MOST_CALLS, dearest[:80]
