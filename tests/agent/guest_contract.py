@@ -135,7 +135,7 @@ class GuestContract:
             assert (told["state"], told["prompt"]) == ("WAITING_INPUT", "name? ")
             await asker.ask("input", run_id=told["run_id"], text="Bo")
             ended = await asker.until(told["run_id"], "FINISHED")
-            assert result_of(ended) == ["'Bo'"]
+            assert (result_of(ended), text_of(ended)) == (["'Bo'"], "name? Bo\n")
             refused = await asker.ask("input", run_id=told["run_id"], text="Bo")
             assert refused["error"]["code"] == "no-question"
 

@@ -166,7 +166,8 @@ class TestJupyter(ProgramContract):
             told = await asker.run("import getpass; len(getpass.getpass('Key: '))")
             assert (told["state"], told["prompt"], told["password"]) == ("WAITING_INPUT", "Key: ", True)
             await asker.ask("input", run_id=told["run_id"], text="12345")
-            assert result_of(await asker.until(told["run_id"], "FINISHED")) == ["5"]
+            ended = await asker.until(told["run_id"], "FINISHED")
+            assert (result_of(ended), text_of(ended)) == (["5"], "Key: ········\n")
             await asker.run("thermometer = 7")
             found = await asker.ask("complete", code="thermo")
             assert (found["status"], found["matches"]) == ("ok", ["thermometer"])

@@ -118,7 +118,7 @@ def test_code_prints_fails_asks_and_is_interrupted(visitor: Visitor) -> None:
     expect(field).to_be_focused()
     field.fill("Bo")
     field.press("Enter")
-    expect(asks.locator(".console-stdout")).to_contain_text("hello Bo")
+    expect(asks.locator(".console-stdout")).to_have_text("Your name? Bo\nhello Bo\n")
     asks_in_secret = run(visitor, "import getpass; print(len(getpass.getpass('Key: ')))")
     secret = asks_in_secret.get_by_label("Key:")
     expect(secret).to_have_attribute("type", "password")

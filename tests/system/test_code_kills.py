@@ -98,7 +98,7 @@ def test_the_documented_lines_run_code(platform: Platform, session: Body, tmp_pa
     said = run_lines(f"{settings}\n{lines_of('## Running code')}", tmp_path, environ)
     prints, exits, batch, asks, _, greets, _, _, interrupted, written = answers_of(said)
     assert (text_of(prints), prints["exit_code"], exits["exit_code"]) == ("42\n", 0, 3)
-    assert (text_of(batch), asks["prompt"], text_of(greets)) == ("built\n", "Your name? ", "hello Bo\n")
+    assert (text_of(batch), asks["prompt"], text_of(greets)) == ("built\n", "Your name? ", "Your name? Bo\nhello Bo\n")
     assert (interrupted["reason"], written["size"]) == ("interrupted", 4)
 
 

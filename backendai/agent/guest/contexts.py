@@ -24,6 +24,7 @@ from backendai.agent.guest.run import (
 )
 
 UNANSWERED_SECONDS = 3600.0
+_HIDDEN = "········"  # instead of a password, whatever its length
 _BUSY_SECONDS = 1.0
 _COMPLETE_SECONDS = 5.0  # the first completion loads many modules
 # Users' code can write to the interpreter's socket, so messages may be invalid.
@@ -92,6 +93,9 @@ class Context:
         if run.state != WAITING_INPUT or self.interpreter is None:
             return False
         self._cancel_limits("input")
+        # Kept in the output, as a terminal and Jupyter show it: the prompt goes with the question.
+        shown = _HIDDEN if run.record.get("password") else text
+        run.output.text("stdout", f"{run.record.get('prompt') or ''}{shown}\n")
         run.move(RUNNING, prompt=None, password=None)
         self.interpreter.tell({"do": "input", "text": text})
         return True
