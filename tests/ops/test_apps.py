@@ -66,11 +66,14 @@ def test_the_doctor_knows_whether_names_of_apps_are_found() -> None:
 
 
 @pytest.mark.asyncio
-async def test_the_doctor_knows_whether_the_app_proxy_answers() -> None:
+@pytest.mark.parametrize(("told", "host"), [("0.0.0.0", "127.0.0.1"), ("127.0.0.2", "127.0.0.2")])
+async def test_the_doctor_knows_whether_the_app_proxy_answers(settings: Any, told: str, host: str) -> None:
+    settings.APPS_HOST = told
+
     async def healthy(_: web.BaseRequest) -> web.Response:
         return web.Response(text="ok")
 
-    server = TestServer(web.Application())
+    server = TestServer(web.Application(), host=host)
     server.app.router.add_get("/healthz", healthy)  # type: ignore[arg-type]
     await server.start_server()
     assert (await asyncio.to_thread(apps.app_proxy, server.port)).level == "ok"

@@ -103,6 +103,12 @@ def test_gates_behind_the_proxy_are_reached_by_it_alone(services: dict[str, Any]
     assert done.returncode == 0, done.stderr
 
 
+def test_the_web_server_knows_where_the_other_parts_are(services: dict[str, Any]) -> None:
+    environment = services["web"]["environment"]
+    assert (environment["BACKENDAI_APPS_HOST"], environment["BACKENDAI_SSH_HOST"]) == ("appproxy", "sshgate")
+    assert services["sshproxy"]["networks"]["default"]["aliases"] == ["sshgate"]
+
+
 def test_a_busy_machine_kills_no_worker_that_still_starts(services: dict[str, Any]) -> None:
     (told,) = (word for word in services["web"]["command"] if word.startswith("--timeout-worker-healthcheck="))
     assert int(told.partition("=")[2]) >= 60

@@ -26,14 +26,16 @@ def apps() -> list[Check]:
 
 def app_proxy(port: int | None = None) -> Check:
     """Check that the app proxy answers."""
-    number = port or settings.APPS_PORT
+    number, host = port or settings.APPS_PORT, settings.APPS_HOST
+    asked = "127.0.0.1" if host in ("0.0.0.0", "::", "") else host  # noqa: S104
+    place = f"[{asked}]" if ":" in asked else asked
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with direct.open(f"http://127.0.0.1:{number}/healthz", timeout=2) as answer:
+        with direct.open(f"http://{place}:{number}/healthz", timeout=2) as answer:
             answer.read()
     except (OSError, urllib.error.URLError):
         fix = "./bin/up starts it; by itself: manage.py appproxy. BACKENDAI_APPS_PORT names its port."
-        return warning("app proxy", f"nothing answers on port {number}: apps of sessions do not open", fix)
+        return warning("app proxy", f"nothing answers on {asked} port {number}: apps of sessions do not open", fix)
     return ok("app proxy", f"answers on port {number}")
 
 
