@@ -47,6 +47,15 @@ def test_a_maximum_that_policies_never_hold_is_refused_with_the_number_that_they
     change_endpoint(endpoint, cast.dana, target=8.0)
 
 
+def test_a_policy_that_allows_no_replica_of_this_size_says_so(cast: Cast) -> None:
+    endpoint = make_endpoint(cast.alice, maximum=2, revision=a_revision(resources={"cpu": 2, "mem": "512m"}))
+    limit(cast, slots={"cpu": 1})
+    with pytest.raises(UserError) as caught:
+        change_endpoint(Endpoint.objects.get(pk=endpoint.pk), cast.dana, maximum=3)
+    assert (caught.value.code, caught.value.details["most"]) == ("beyond-policy", 0)
+    assert caught.value.message.startswith("Policies allow no replica of this size.")
+
+
 def test_an_update_whose_replicas_are_too_large_for_the_maximum_is_refused(cast: Cast) -> None:
     limit(cast, slots={"cpu": 4})
     endpoint = make_endpoint(cast.alice, maximum=4)
