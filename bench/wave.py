@@ -148,10 +148,13 @@ def _endpoint() -> Iterator[Wave]:
     with running_portal("sqlite", native) as portal:
         more = {"target": _TARGET, "maximum": _MOST, "concurrency": 1, "queue": 10_000, "queue_seconds": 120}
         served = Served(portal.client(), "wave", 1, more, TAKES=str(_TAKES))
-        wait_until(lambda: served.look()["ready"] == 1, _START_SECONDS, pause=0.2)
-        headers = dict(header.split(": ", 1) for header in served.way.headers)
-        url = f"http://{served.way.address}:{served.way.port}/"
-        yield Wave(url, headers, lambda: int(served.look()["ready"]))
+        try:
+            wait_until(lambda: served.look()["ready"] == 1, _START_SECONDS, pause=0.2)
+            headers = dict(header.split(": ", 1) for header in served.way.headers)
+            url = f"http://{served.way.address}:{served.way.port}/"
+            yield Wave(url, headers, lambda: int(served.look()["ready"]))
+        finally:
+            served.delete()  # native replicas outlive their platform
 
 
 @contextlib.contextmanager
