@@ -28,6 +28,7 @@ from backendai.cluster.services import last_heard_at, record_reachability
 
 logger = logging.getLogger(__name__)
 
+CREDENTIAL = "Node knock"  # of no agent
 _KNOCK = "/node/v1/sync"
 _PATIENCE_SECONDS = 5.0
 
@@ -50,7 +51,7 @@ def door_answers(address: str) -> bool:
     make = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     connection = make(parts.hostname or "", parts.port, timeout=_PATIENCE_SECONDS)
     try:
-        connection.request("POST", parts.path.rstrip("/") + _KNOCK, headers={"Authorization": "Node knock"})
+        connection.request("POST", parts.path.rstrip("/") + _KNOCK, headers={"Authorization": CREDENTIAL})
         return connection.getresponse().status < HTTPStatus.INTERNAL_SERVER_ERROR
     except (OSError, http.client.HTTPException):
         return False

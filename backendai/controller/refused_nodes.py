@@ -8,6 +8,8 @@ import time
 
 from django.http import HttpRequest, JsonResponse
 
+from backendai.controller.reachability import CREDENTIAL
+
 logger = logging.getLogger(__name__)
 
 SENTENCE = "This agent's credential is revoked or unknown: an administrator must renew it on the agent's page."
@@ -19,7 +21,8 @@ _logged: dict[tuple[str, str], float] = {}
 
 def refuse(request: HttpRequest) -> JsonResponse:
     """Return the rejection. Django does not log the response, as a rejected agent repeats its request."""
-    _log_once(request)
+    if request.headers.get("Authorization") != CREDENTIAL:  # the portal's own question whether it can be reached
+        _log_once(request)
     answer = JsonResponse({"code": CODE, "detail": SENTENCE}, status=401)
     answer._has_been_logged = True  # type: ignore[attr-defined]
     return answer

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 from django.test import Client
+from pytest_django.live_server_helper import LiveServer
 
 from backendai.controller import refused_nodes
+from backendai.controller.reachability import door_answers
 
 pytestmark = pytest.mark.django_db
 WRONG: Any = {"authorization": "Node revoked", "node-name": "gpu-07"}
@@ -33,3 +35,10 @@ def test_a_name_that_is_none_is_not_written_into_the_log(caplog: pytest.LogCaptu
     with caplog.at_level(logging.INFO):
         Client().post("/node/v1/sync", "{}", content_type="application/json", headers=headers)
     assert "forged" not in caplog.text and "(no name)" in caplog.text
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_portals_own_question_is_no_agent(live_server: LiveServer, caplog: pytest.LogCaptureFixture) -> None:
+    refused_nodes._logged.clear()
+    assert door_answers(live_server.url)
+    assert "is refused" not in caplog.text
