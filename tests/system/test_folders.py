@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import requests
@@ -37,7 +38,9 @@ class Lab:
         agents = {agent["name"] for agent in self.alice.agents()} or {"local-1", "local-2"}
         assert len(agents) == 2
         self.first, self.second = sorted(agents)
-        self.apps = f"http://127.0.0.1:{platform.port + 1}"
+        self.warm_up = self.alice.post("folders/", {"name": "warm-up"})  # the storage host is there
+        # Not always the port after the portal's, which somebody else may use.
+        self.apps = f"http://127.0.0.1:{urlsplit(self.warm_up['files_url']).port}"
 
     def launch(self, who: Client, name: str, agent: str, **fields: Any) -> Body:
         """Launch on one of the agents, and wait until it runs."""
@@ -64,8 +67,7 @@ def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
         ensure_tiny()
     with Platform(tmp_path_factory.mktemp("folders"), agents=2, backend=request.param) as platform:
         lab = Lab(platform)
-        made = lab.alice.post("folders/", {"name": "warm-up"})  # the storage host is there
-        until(lambda: lab.alice.folder(made["id"])["status"] == "READY", 60, "the storage host makes folders")
+        until(lambda: lab.alice.folder(lab.warm_up["id"])["status"] == "READY", 60, "the storage host makes folders")
         yield lab
         assert "Traceback" not in platform.logs()
 
