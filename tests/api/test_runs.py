@@ -108,7 +108,10 @@ def test_input_interrupt_and_contexts(cast: Cast, session: ComputeSession) -> No
     assert (asked.status_code, asked.json()["state"], asked.json()["prompt"]) == (202, "WAITING_INPUT", "name? ")
     path = f"{base}runs/{asked.json()['run_id']}/"
     assert alice.post(f"{path}input/", {"text": "Bo"}).status_code == 200
-    assert alice.get(path, wait=5).json()["items"][0]["data"] == "'Bo'"
+    while (told := alice.get(path, wait=5, after=9**9).json())["state"] != "FINISHED":
+        assert told["state"] == "RUNNING"
+    asks, result = alice.get(path).json()["items"]
+    assert (asks["text"], result["data"]) == ("name? Bo\n", "'Bo'")
     assert alice.post(f"{path}input/", {"text": "Bo"}).json()["code"] == "no-question"
     slow = run(alice, session, "sleep 60", wait=0, context="other").json()
     assert alice.post(f"{base}runs/{slow['run_id']}/interrupt/").json()["state"] == "INTERRUPTING"
@@ -135,7 +138,8 @@ def test_the_originals_shape(cast: Cast, session: ComputeSession) -> None:
     assert (done["runId"], done["status"], done["exitCode"], done["files"]) == ("r1", "finished", 0, [])
     asked = execute(mode="query", code="input('who? ')", runId="r2")
     assert (asked["status"], asked["options"]["is_password"], asked["exitCode"]) == ("waiting-input", False, None)
-    assert execute(mode="input", code="me", runId="r2")["console"] == [["media", ["text/plain", "'me'"]]]
+    answered = execute(mode="input", code="me", runId="r2")
+    assert answered["console"] == [["stdout", "who? me\n"], ["media", ["text/plain", "'me'"]]]
     slow = execute(mode="query", code="sleep 60", runId="r3")
     assert (slow["status"], slow["exitCode"]) == ("continued", None)
     execute(mode="interrupt", runId="r3")

@@ -197,7 +197,7 @@ def test_it_asks_the_database_as_often_for_thirty_sessions_as_for_one(
     client.force_login(cast.alice)
     one = make_running_session(cast.alice)
     address = SESSIONS + path.format(one=one.pk)
-    with django_assert_max_num_queries(5) as first:
+    with django_assert_max_num_queries(6) as first:
         assert client.get(address).status_code == 200
     make_sessions(cast.alice, 29, cluster_size=2)
     with django_assert_max_num_queries(len(first.captured_queries)):
