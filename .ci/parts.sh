@@ -17,8 +17,8 @@ part() { # name, command...
     COMMANDS[$name]=$(printf '%q ' "$@")
 }
 
-part_of_tests() { # name, command... (pytest)
-    part "$@" -o "cache_dir=$SCRATCH/cache/$1"
+part_of_tests() { # name, command... (pytest with -m)
+    part "$@" -o addopts=--strict-markers -o "cache_dir=$SCRATCH/cache/$1" # by itself pytest keeps nothing here
     TESTED[$1]=yes
 }
 

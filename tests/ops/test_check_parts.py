@@ -32,7 +32,7 @@ CRASHED = "import os\ndef test_it(): os._exit(3)\n"
 
 def check(folder: Path, tests: str) -> subprocess.CompletedProcess[str]:
     (folder / "logs").mkdir()
-    (folder / "pytest.ini").write_text("[pytest]\n")  # not the project's settings
+    (folder / "pytest.ini").write_text("[pytest]\naddopts = -p no:cacheprovider\n")  # as in the project
     (folder / "test_steady.py").write_text("def test_it(): pass\n")
     (folder / "test_tried.py").write_text(tests)
     script = CHECK.format(root=ROOT, folder=folder, python=sys.executable)
