@@ -21,11 +21,12 @@ class Claims:
     """The ports that this ``bin/up`` has chosen.
 
     Its processes bind them seconds later; until then another ``bin/up`` could choose them too. A claim is a socket in
-    Linux's abstract namespace. It exists once per network namespace, as ports do, and ends with this process.
+    Linux's abstract namespace. It exists once per network namespace, as ports do, and ends with this process. A chosen
+    port is claimed for all addresses, a given port also for its own: others may listen on it at another address.
     """
 
     def __init__(self) -> None:
-        self._held: dict[int, socket.socket] = {}
+        self._held: dict[int, list[socket.socket]] = {}
         self.refused: set[int] = set()  # given ports that another process has claimed
 
     def choose(self, host: str, ports: Iterable[int]) -> int:
@@ -37,31 +38,30 @@ class Claims:
             pass
         return found
 
-    def keep(self, *ports: int) -> None:
-        """Claim given ports; those that another process has claimed are ``refused``. 0 means no port."""
+    def keep(self, host: str, *ports: int) -> None:
+        """Claim given ports of an address; those that another process has claimed are ``refused``. 0 means no port."""
         for port in set(ports) - {0} - self._held.keys():
-            if claim := _claim(port):
-                self._held[port] = claim
+            if claim := _claim(_at(host, port)):
+                self._held[port] = [claim, *filter(None, [_claim(str(port))])]
             else:
                 self.refused.add(port)
 
     def close(self) -> None:
         """Release the claims."""
-        for claim in self._held.values():
-            claim.close()
+        for claims in self._held.values():
+            _close(claims)
 
     def _take(self, host: str, port: int) -> int:
         """Claim the port and return it; 0 if it is not free."""
-        claim = _claim(port)
-        if claim is None:
-            return 0
+        claims = list(filter(None, [_claim(str(port)), _claim(_at(host, port))]))
         try:
-            bind(host, port)
+            if len(claims) == 2 and bind(host, port):
+                self._held[port] = claims
+                return port
         except (OSError, OverflowError):
-            claim.close()
-            return 0
-        self._held[port] = claim
-        return port
+            pass
+        _close(claims)
+        return 0
 
 
 def apps_port(claims: Claims, host: str, portal_port: int) -> int:
@@ -111,7 +111,7 @@ def files_bind(claims: Claims, portal_port: int) -> str:
         settings = read_settings(os.environ)
         if told := os.environ.get("BACKENDAI_FILES_BIND"):
             bind(settings.address, settings.port)
-            claims.keep(settings.port)
+            claims.keep(settings.address, settings.port)
             return told
     except UserError as error:
         raise Refused(f"{error.message} .env.example says more.") from error
@@ -129,10 +129,19 @@ def listens(address_and_port: str) -> bool:
         return False
 
 
-def _claim(port: int) -> socket.socket | None:
+def _at(host: str, port: int) -> str:
+    return f"{port}-{host}"[:80]  # a name in the namespace has at most 107 bytes
+
+
+def _close(claims: Iterable[socket.socket]) -> None:
+    for claim in claims:
+        claim.close()
+
+
+def _claim(name: str) -> socket.socket | None:
     claim = socket.socket(socket.AF_UNIX)
     try:
-        claim.bind(f"\0backendai-port-{port}")
+        claim.bind(f"\0backendai-port-{name}")
     except OSError:
         claim.close()
         return None

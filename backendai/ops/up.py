@@ -156,7 +156,7 @@ def _decide(options: argparse.Namespace, claims: Claims) -> Choice:
         if no_engine and backend == "docker":
             raise Refused(f"--backend docker: {'. '.join(no_engine)} Or start without --backend.")
         backend = "process" if no_engine and not _has_run_containers(data) else "docker"
-    claims.keep(options.port, options.apps_port, options.ssh_port)
+    claims.keep(options.host, options.port, options.apps_port, options.ssh_port)
     apps = options.apps_port or apps_port(claims, options.host, options.port)
     ssh = options.ssh_port or ssh_port(claims, options.host)
     natively = options.backend == "auto" and backend == "docker"

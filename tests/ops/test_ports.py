@@ -58,6 +58,14 @@ def test_a_given_port_that_another_bin_up_has_chosen_and_not_bound_yet_is_refuse
     )
 
 
+def test_a_given_port_may_be_claimed_by_another_at_another_address() -> None:
+    with closing(Claims()) as theirs, closing(Claims()) as ours, closing(Claims()) as others:
+        taken = theirs.choose("127.0.0.1", [])
+        ours.keep("127.0.0.2", taken)
+        others.keep("127.0.0.1", taken)
+        assert (ours.refused, others.refused) == (set(), {taken})
+
+
 def test_a_second_start_on_a_folder_is_told_of_the_first_and_not_of_its_port(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
