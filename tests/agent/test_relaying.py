@@ -92,7 +92,7 @@ async def test_the_exit_status_comes_after_all_output_though_the_client_is_slow(
     client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The program fills the connection and the terminal, and ends."""
-    monkeypatch.setattr(shells, "_LAST_SECONDS", 0.2)
+    monkeypatch.setattr(shells, "_LAST", (0.2, 128 * 1024))
     (tmp_path / "fill.py").write_text(_FILL)
     sent = tmp_path / "sent"
     await client.connect()
@@ -110,7 +110,7 @@ async def test_the_exit_status_comes_after_all_output_though_the_client_is_slow(
 async def test_nothing_follows_the_exit_status_though_others_write_to_the_terminal(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shells, "_LAST_SECONDS", 0.2)
+    monkeypatch.setattr(shells, "_LAST", (0.2, 128 * 1024))
     await client.connect()
     client.run("trap '' HUP; (while echo noise; do sleep 0.01; done) & echo last", pty=_TERMINAL)
     await client.begin()
@@ -120,6 +120,17 @@ async def test_nothing_follows_the_exit_status_though_others_write_to_the_termin
     client.writer.write_eof()
     async with asyncio.timeout(20):
         assert await client.reader.read() == b""
+    await client.close()
+
+
+async def test_others_that_never_stop_writing_do_not_hold_up_the_exit_status(client: Client) -> None:
+    """The client reads 160 KiB a second: the guest waits for it most of the time."""
+    await client.connect()
+    client.run("trap '' HUP; yes & echo last", pty=_TERMINAL)
+    await client.begin()
+    async with asyncio.timeout(10):
+        while (await read(client.reader))[0] != EXIT:
+            await asyncio.sleep(0.01)
     await client.close()
 
 

@@ -110,7 +110,7 @@ class Relay(asyncio.Protocol):
         self.has_left: asyncio.Future[None] = self._loop.create_future()
         self.is_silent: asyncio.Future[None] = self._loop.create_future()
         self._program, self._outputs, self._unsent = program, dict(program.outputs), b""
-        self._is_full = False
+        self._is_full, self._passed = False, 0  # bytes of output
         self._connection = cast(asyncio.Transport, writer.transport)
         self._former = self._connection.get_protocol()
         self._connection.set_protocol(self)
@@ -151,9 +151,11 @@ class Relay(asyncio.Protocol):
         self._read_output()
         self._former.resume_writing()
 
-    async def last_output(self, seconds: float) -> None:
-        """Wait for the end of the output, this long at most. Time in which the client is too slow does not count."""
-        while seconds > 0 and not self.is_silent.done():
+    async def last_output(self, seconds: float, most: float) -> None:
+        """Wait for the end of the output: until so many more bytes have passed, or so many seconds. Time in which the
+        client is too slow does not count."""
+        most += self._passed
+        while seconds > 0 and self._passed <= most and not self.is_silent.done():
             await asyncio.wait([self.is_silent], timeout=_LOOK_SECONDS)
             seconds -= 0 if self._is_full else _LOOK_SECONDS
 
@@ -182,6 +184,7 @@ class Relay(asyncio.Protocol):
     def _pass_output(self, file: File) -> None:
         data = file.read()
         if data:
+            self._passed += len(data)
             self._connection.write(frames.frame(self._outputs[file], data))
         elif data is not None:
             self._loop.remove_reader(file.fileno())

@@ -21,7 +21,8 @@ from backendai.agent.guest.checking import Refused
 from backendai.agent.guest.leaving import gone
 from backendai.agent.guest.relaying import File, Relay, Started, set_size
 
-_LAST_SECONDS = 1.0  # to read a terminal after its program's end, as other programs may keep it open
+# What is read of a terminal after its program's end, as other programs may keep it open: it holds some 64 KiB at most.
+_LAST = (1.0, 128 * 1024)  # seconds, bytes
 _SHELL_NAMES = ("bash", "sh", "ash")
 # Programs that clients start on the server, and their packages.
 _ASKED_FOR = {"rsync": "rsync", "scp": "scp"}
@@ -137,7 +138,7 @@ async def _on_terminal(argv: list[str], options: dict[str, Any], told: dict[str,
 async def _end(program: Started, relay: Relay) -> dict[str, Any]:
     """Wait for the program and its output; returns its exit code or signal."""
     code = await program.process.wait()
-    await relay.last_output(_LAST_SECONDS if program.is_terminal else math.inf)
+    await relay.last_output(*(_LAST if program.is_terminal else (math.inf, math.inf)))
     if code >= 0:
         return {"code": code}
     with contextlib.suppress(ValueError):
