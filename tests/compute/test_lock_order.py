@@ -10,12 +10,13 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 from django.utils import timezone
 
 from backendai.cluster.models import Agent
 from backendai.compute.models import Kernel
 from backendai.compute.services import ending
+from backendai.compute.services.cluster_networks import next_number, number_networks
 from backendai.compute.services.ending import terminate_session
 from backendai.compute.services.reports import kernel_reported
 from backendai.compute.services.retrying import Expired, expire_starts
@@ -58,6 +59,30 @@ def test_an_end_and_what_starts_with_the_kernel_wait_for_each_other(
         waited.result(60)
     session.refresh_from_db()
     assert session.status == "TERMINATING"
+
+
+@pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite has one writer")
+def test_a_retry_does_not_wait_for_the_network_numbers_of_a_placement(people: Cast) -> None:
+    session = make_session(people.alice, cluster_size=2, cluster_mode="multi-node")
+    holds_numbers, has_asked = threading.Event(), threading.Event()
+
+    def place_another() -> None:
+        with transaction.atomic():
+            number_networks([session.pk])
+            holds_numbers.set()
+            assert has_asked.wait(30)
+
+    with ThreadPoolExecutor(1) as pool:
+        placed = pool.submit(in_own_connection, place_another)
+        assert holds_numbers.wait(30)
+        try:
+            with transaction.atomic():
+                assert next_number(7) == 7
+        finally:
+            has_asked.set()
+        placed.result(60)
+    with transaction.atomic():
+        assert next_number(7) == 8
 
 
 def report(agent: Agent, kernel: Kernel) -> None:

@@ -66,7 +66,15 @@ def number_networks(session_ids: Collection[UUID]) -> list[UUID]:
 
 def next_number(number: int) -> int | None:
     """Return the free network number after this one, None if there is none. On PostgreSQL a lock is held until the
-    transaction ends."""
+    transaction ends; while a placement holds it, the number stays.
+
+    The caller has locked sessions, which a placement locks after this lock: to wait for it could be a deadlock.
+    """
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [advisory_locks.CLUSTER_NETWORK])
+            if not cursor.fetchone()[0]:
+                return number
     return next(iter(_free_numbers(number + 1)), None)
 
 
