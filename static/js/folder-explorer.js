@@ -87,7 +87,13 @@
   });
 
   // A path with a number before the ending of its name: "data/a (2).txt". Uploads use it too.
-  const numbered = (path, number) => path.replace(/([^/]+?)(\.[^./]*)?$/, `$1 (${number})$2`);
+  const longestName = 255; // bytes
+  const bytesOf = (text) => new TextEncoder().encode(text).length;
+  const numbered = (path, number) => path.replace(/([^/]+?)(\.[^./]*)?$/, (_, stem, ending = "") => {
+    const letters = Array.from(stem);
+    while (letters.length > 1 && bytesOf(`${letters.join("")} (${number})${ending}`) > longestName) letters.pop();
+    return `${letters.join("")} (${number})${ending}`;
+  });
   window.folderNames = { numbered };
 
   // What becomes of a copy whose name is taken: "replace", "both", or "keep" for what is there, as with Escape.

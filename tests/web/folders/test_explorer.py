@@ -205,6 +205,13 @@ def test_after_a_hundred_names_the_question_comes_again(data: Folder, files: Fak
     assert (len(goals), goals[-1]) == (100, "sub/.env (100)")
 
 
+def test_a_long_name_loses_the_end_of_its_stem_for_a_number() -> None:
+    assert numbered("d/a.txt", 2) == "d/a (2).txt"
+    name = numbered("d/" + "é" * 125 + ".txt", 12).removeprefix("d/")
+    assert name == "é" * 123 + " (12).txt" and len(name.encode()) == 255
+    assert numbered("x" * 255, 2) == "x" * 251 + " (2)"
+
+
 def test_a_rename_and_a_restore_ask_before_they_replace(data: Folder, files: FakeFileServer, alice: Client) -> None:
     files.taken = {"sub/new", "1-a"}
     asked = text(alice.post(page(data, "folder_rename_entry"), {"source": "sub/old", "name": "new"}))
