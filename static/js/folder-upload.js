@@ -209,11 +209,12 @@
   };
   const hint = document.getElementById("drop-hint");
   const brings = ({ dataTransfer }) => dataTransfer?.types.includes("Files");
+  const isAway = () => Boolean(document.querySelector("[data-away]")); // the storage host, as the page says
   let inside = 0;
   document.addEventListener("dragenter", (event) => {
     if (!brings(event)) return;
     inside += 1;
-    hint.hidden = false;
+    hint.hidden = isAway();
   });
   document.addEventListener("dragleave", (event) => {
     if (brings(event) && (inside -= 1) <= 0) hint.hidden = true;
@@ -224,6 +225,7 @@
     event.preventDefault();
     inside = 0;
     hint.hidden = true;
+    if (isAway()) return;
     // Asked for before the first wait: afterwards the browser has let go of them.
     const dropped = [...event.dataTransfer.items].filter(({ kind }) => kind === "file").map((item) => item.webkitGetAsEntry() ?? item.getAsFile());
     const all = [];
