@@ -27,6 +27,14 @@ def test_it():
 """
 BROKEN = "def test_it(): assert False\n"
 MANY = "import pytest\n@pytest.mark.parametrize('n', range(4))\ndef test_it(n): assert False\n"
+LEAKY = """
+import pytest
+@pytest.fixture(scope="session")
+def platform():
+    yield
+    assert False
+def test_it(platform): pass
+"""
 CRASHED = "import os\ndef test_it(): os._exit(3)\n"
 
 
@@ -53,7 +61,7 @@ def test_a_test_that_passes_alone_is_named_as_unsteady(tmp_path: Path) -> None:
     assert "All is well." in done.stdout
 
 
-@pytest.mark.parametrize(("tests", "tries"), [(BROKEN, 2), (MANY, 1), (CRASHED, 1)], ids=["broken", "many", "crashed"])
+@pytest.mark.parametrize(("tests", "tries"), [(BROKEN, 2), (MANY, 1), (LEAKY, 1), (CRASHED, 1)])
 def test_what_fails_again_or_was_no_accident_stays_a_failure(tmp_path: Path, tests: str, tries: int) -> None:
     done = check(tmp_path, tests)
     assert done.returncode == 1
