@@ -119,7 +119,9 @@ def check_ssh(**kwargs: Any) -> list[CheckMessage]:
     for proxy in settings.SSH_PROXIES:
         if not _is_network(proxy):
             hint = "Name each proxy by its address or network, such as 10.0.0.5 or 10.0.0.0/24, separated by commas."
-            found.append(Error(f"BACKENDAI_SSH_PROXIES: {proxy!r} is not an address.", hint, id="portal.E019"))
+            found.append(
+                Error(f"BACKENDAI_SSH_PROXIES: {proxy!r} is no address or network of proxies.", hint, id="portal.E019")
+            )
     try:
         host_key()
     except (ValueError, TypeError, UnsupportedAlgorithm):

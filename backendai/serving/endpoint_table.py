@@ -1,5 +1,5 @@
 """What app proxies know of all endpoints: one immutable picture, which they keep on disk, too. Of tokens it has digests
-alone. Pure but for ``read_table``, which makes queries."""
+alone. Pure but for ``read_table``, which makes five queries."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ AFTERWARDS = {
     "accelerator-refused": _noop("Tell an administrator: NVIDIA's runtime on the agent refused the GPU."),
     "cluster-network-failed": _noop(
         "Launch it again, or on one agent. If it fails again, tell an administrator: the agents do not "
-        "reach each other."
+        "reach each other, or the subnets are in use."
     ),
     "wider-than-any-node": _noop(
         "Ask for less than the largest machine of the cluster has, or choose another resource group."

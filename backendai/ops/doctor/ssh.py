@@ -38,11 +38,11 @@ def gate(host: str, port: int) -> Check:
 async def _key_at(host: str, port: int) -> str:
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(_PATIENCE):
-        connection = await loop.run_in_executor(None, socket.create_connection, (host, port), _PATIENCE)
-        connection.setblocking(False)
-        if settings.SSH_PROXIES:
-            await loop.sock_sendall(connection, b"PROXY UNKNOWN\r\n")  # a gate behind a proxy waits for it
-        key = await asyncssh.get_server_host_key(sock=connection, config=None)
+        with await loop.run_in_executor(None, socket.create_connection, (host, port), _PATIENCE) as connection:
+            connection.setblocking(False)
+            if settings.SSH_PROXIES:
+                await loop.sock_sendall(connection, b"PROXY UNKNOWN\r\n")  # a gate behind a proxy waits for it
+            key = await asyncssh.get_server_host_key(sock=connection, config=None)
     if key is None:
         raise ConnectionError("the server has shown no host key")
     return key.export_public_key("openssh").decode()
