@@ -1,6 +1,6 @@
 # Sourced by bin/test: parts of the check that run as processes of their own, some beside each other.
 # A part has its own log, temporary folder and Redis database. Its log is shown when it fails. A few tests that failed
-# beside three other parts run once more alone: those that pass then are named as unsteady.
+# beside four other parts run once more alone: those that pass then are named as unsteady.
 
 declare -A COMMANDS=() RUNNING=() BEGUN=() # COMMANDS by name; the others by process id
 declare -A ENDED=() # exit status of failed parts; of pytest 1 says that it ran all its tests
