@@ -91,7 +91,10 @@ class AppRoutes:
             self._to_replicas.add(task)
         try:
             answer = web.StreamResponse(status=101, headers={"Connection": "Upgrade", "Upgrade": "tcp"})
-            await answer.prepare(request)
+            try:
+                await answer.prepare(request)
+            except ConnectionResetError:  # the app proxy has left while the app was reached
+                return answer
             await splice(take_over(request.protocol, is_client=False), app)
         finally:
             app.abort()
