@@ -185,8 +185,8 @@ def test_attacks_after_the_sign_in_leave_no_task_and_no_descriptor(
 
 
 def descriptors() -> int:
-    """Return the number of open sockets, pipes and terminals. Files are not counted: each thread of the gate that asks the
-    database opens it, and keeps it."""
+    """Return the number of open sockets, pipes and terminals. Files do not count: each thread of the gate that asks the
+    database keeps it open."""
     found = []
     for name in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):  # it was that of the list
