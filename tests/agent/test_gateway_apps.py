@@ -12,6 +12,7 @@ from unittest.mock import AsyncMock
 from uuid import UUID, uuid4
 
 import pytest
+from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from backendai.agent.gateway import Gateway, GatewayView
@@ -162,6 +163,27 @@ async def test_it_ends_both_sides_when_one_goes() -> None:
         async with asyncio.timeout(5):
             while not here.connections[1].transport.is_closing():
                 await asyncio.sleep(0.01)
+
+
+async def test_a_client_that_leaves_while_the_app_is_reached_is_no_fault(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    prepare = web.StreamResponse.prepare
+
+    async def leave_and_prepare(answer: web.StreamResponse, request: web.BaseRequest) -> object:
+        if answer.status == 101:
+            assert request.transport is not None
+            request.transport.close()
+        return await prepare(answer, request)
+
+    monkeypatch.setattr(web.StreamResponse, "prepare", leave_and_prepare)
+    async with setting() as here:
+        with pytest.raises(asyncio.IncompleteReadError):
+            await here.tunnel()
+        async with asyncio.timeout(5):
+            while not (here.connections and here.connections[0].transport.is_closing()):
+                await asyncio.sleep(0.01)
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 async def test_it_cuts_tunnels_when_the_agent_goes() -> None:
