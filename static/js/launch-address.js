@@ -70,7 +70,7 @@ class LaunchAddress {
     }
   }
   addVariables(query, names, values) {
-    const rows = names.map((name, index) => [name, values[index]]).filter((row) => row.some((text) => text.trim()));
+    const rows = names.map((name, index) => [name, values[index] ?? ""]).filter((row) => row.some((text) => text.trim()));
     const usual = (this.usual["environ.name"] ?? []).map((name, index) => [name, this.usual["environ.value"]?.[index] ?? ""]);
     if (JSON.stringify(rows) === JSON.stringify(usual)) return;
     if (!rows.length) query.append("environ.name", "");

@@ -71,7 +71,7 @@ class Faults {
     if (!field) return true;
     const place = this.placeOf(field);
     if (place === this.typing) return before.has(place);
-    if (this.all || field.value.trim() || field.matches("[type=radio], [type=checkbox], [type=file]")) return true;
+    if (this.all || field.value?.trim() || field.matches("[type=radio], [type=checkbox], [type=file]")) return true;
     return this.visited.has(place);
   }
   show() {

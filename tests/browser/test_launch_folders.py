@@ -34,6 +34,8 @@ def test_a_folder_is_mounted_from_a_phone(walk: Visit, folders: None) -> None:
     path = page.get_by_label("Mount path of data")
     path.fill("/etc")
     expect(page.get_by_role("checkbox", name=re.compile("^data"))).to_be_checked()  # what is said about it ticks it
+    fault = page.locator("#id_mounts .invalid-feedback")
+    expect(fault).to_contain_text("/etc belongs to the system")  # after a second without a key
     visitor.step(REVIEW)
     expect(_card(page)).to_contain_text("/etc belongs to the system")
     visitor.step(DATA)
