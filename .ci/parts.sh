@@ -1,6 +1,6 @@
 # Sourced by bin/test: parts of the check that run as processes of their own, some beside each other.
 # A part has its own log, temporary folder and Redis database. Its log is shown when it fails. A few tests that failed
-# beside four other parts run once more alone: those that pass then are named as unsteady.
+# beside three other parts run once more alone: those that pass then are named as unsteady.
 
 declare -A COMMANDS=() RUNNING=() BEGUN=() # COMMANDS by name; the others by process id
 declare -A ENDED=() # exit status of failed parts; of pytest 1 says that it ran all its tests
@@ -33,8 +33,9 @@ run_parts() { # how many at once, names...
             start_part "${QUEUE[0]}"
             QUEUE=("${QUEUE[@]:1}")
         done
+        find_ended
         result=0
-        wait -n -p pid "${!RUNNING[@]}" || result=$?
+        wait "$pid" || result=$?
         report_part "$pid" "$result"
         unset "RUNNING[$pid]" "BEGUN[$pid]"
     done
@@ -44,6 +45,16 @@ run_parts() { # how many at once, names...
         exit 1
     fi
     echo "All is well.   ($SECONDS s)"
+}
+
+# Sets `pid` to that of a part that has ended. `wait -n` forgets parts that end together ("no such job", bash 5.2).
+find_ended() {
+    while :; do
+        for pid in "${!RUNNING[@]}"; do
+            kill -0 "$pid" 2>/dev/null || return 0
+        done
+        sleep 0.2
+    done
 }
 
 start_part() { # name, --last-failed for those alone
