@@ -23,7 +23,7 @@ part_of_tests() { # name, command... (pytest with -m)
 }
 
 # Runs parts beside each other; the next one starts when one ends. A failure stops nothing: one run shows all there is
-# to mend.
+# to repair.
 run_parts() { # how many at once, names...
     local places=$1 pid result
     shift

@@ -23,7 +23,7 @@ _NOBODY = UUID(int=0)
 def ensure_joined(settings: NodeSettings, *, portal_url: str, gateway_url: str) -> Credentials:
     """Return this agent's credentials; joins if it has none, or the portal does not know them and a token is set.
 
-    Retries while the portal does not answer. Raises UserError if there is no token or the portal refuses it.
+    Retries while the portal does not answer. Raises UserError without a token, or if the portal rejects the token.
     """
     kept = load_credentials(settings.data)
     if kept is not None and not (settings.join_token and _is_forgotten(kept, portal_url)):

@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 class _Abandoned(Exception):
-    """Raised inside the backend's pull to stop it when the kernel is no longer wanted; never reported."""
+    """Stops a pull whose kernel was cancelled meanwhile. The agent does not report it."""
 
 
 class Starts:

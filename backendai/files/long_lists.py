@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-Name = tuple[bool, bytes]  # (is no directory, name): directories come first
+Name = tuple[bool, bytes]  # (is not a directory, name): directories come first
 _LONG = 2000
 _KEPT = 8
 _SETTLED_NS = 2 * 10**9  # a later change within the same clock tick would not change the time stamp

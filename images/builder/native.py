@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         progress.failed(Failure("stopped", "The build was stopped.", "Retry the build."))
     except OSError as error:
         code = "disk-full" if error.errno == errno.ENOSPC else "build-failed"
-        progress.failed(Failure(code, f"The environment cannot be made: {error}", "Mend the cause, then retry."))
+        progress.failed(Failure(code, f"The environment cannot be made: {error}", "Correct the cause, then retry."))
     else:
         return 0
     return 1

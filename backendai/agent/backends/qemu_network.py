@@ -1,7 +1,7 @@
 """The network of virtual machines: only outgoing connections, made by QEMU, with packet rules.
 
 QEMU opens a guest's connections like any program, so that packet rules apply: every QEMU has a group that it cannot
-leave, and the rules match this group's packets. Without the rules there is no network.
+leave, and the rules match this group's packets. Without the rules the machine gets no network.
 """
 
 from __future__ import annotations

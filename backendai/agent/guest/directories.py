@@ -175,7 +175,7 @@ def _is_same(source: Path, target: Path) -> bool:
 
 
 def _names(place: Path) -> tuple[list[tuple[bool, bytes]], bool]:
-    """Return ``(is no directory, name)`` of each entry, and whether the list is complete."""
+    """Return ``(is not a directory, name)`` of each entry, and whether the list is complete."""
     found: list[tuple[bool, bytes]] = []
     with os.scandir(os.fsencode(place)) as listed:
         for one in listed:
