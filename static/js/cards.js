@@ -76,7 +76,8 @@
   const unfoldNew = (now) => {
     const fresh = cards().find(({ dataset: { note, since } }) => shownNew.get(note) !== since && now - Date.parse(since) < isNewFor);
     for (const { dataset: { note, since } } of cards()) shownNew.set(note, since);
-    if (!fresh || small.matches || (opened && opened !== byItself)) return;
+    // A card that somebody opened, perhaps between the answer's arrival and now, stays as it is.
+    if (!fresh || small.matches || cards().some((card) => card.open && card.dataset.note !== byItself)) return;
     fresh.open = true;
     byItself = fresh.dataset.note;
     foldsAt = Date.parse(fresh.dataset.since) + isNewFor + Date.now() - now;

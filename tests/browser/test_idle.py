@@ -10,6 +10,7 @@ from playwright.sync_api import Route, expect
 
 from tests.browser.conftest import Visit
 from tests.browser.people import ADMIN, ALICE
+from tests.browser.visitor import unfold
 from tests.system.client import Body, Client
 
 pytestmark = [
@@ -66,8 +67,7 @@ def test_a_rule_warns_in_the_open_page_and_one_click_gives_more_time(visit: Visi
     expect(page.locator(".idle-sign")).to_be_visible()
     card = page.locator(f"#note-{session['id']}")
     expect(card.locator("summary")).to_contain_text("idle, ends in")
-    if card.get_attribute("open") is None:
-        card.locator("summary").click()
+    unfold(card)
     expect(card.get_by_role("button", name="Keep session running")).to_be_visible()
     owner.go(f"/sessions/{session['id']}/")
     expect(notice).to_be_visible()
