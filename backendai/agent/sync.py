@@ -60,8 +60,8 @@ class SyncLoop:
         self._heard_at: float | None = None
         self._reconciler = Reconciler()
         self._listing: list[KernelSighting] = []
-        self._first, self._hurried, self._draining, self._failures = True, False, False, 0
-        self._refused, self._trouble = False, ""
+        self._first, self._hurried, self._draining = True, False, False
+        self._failures, self._refusals, self._trouble = 0, 0, ""  # since the last good answer
         self._swept_at = time.monotonic()
         self._poked, self._stopped = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="sync", daemon=True)
@@ -181,16 +181,17 @@ class SyncLoop:
             started_at = time.monotonic()
             try:
                 self.sync_once()
-                self._failures, self._refused = 0, False
+                self._failures = self._refusals = 0
                 self._log_trouble("")
                 self._sweep_when_due()
                 self._end_overfull()
             except (PortalUnreachable, PortalRefused) as error:
-                self._count_failure(is_refused=isinstance(error, PortalRefused) and error.status in (401, 403))
+                self._failures += 1
+                self._refusals += isinstance(error, PortalRefused) and error.status in (401, 403)
                 self._reconciler.forget()
                 self._log_trouble(error.message if isinstance(error, PortalRefused) else "unreachable", error.message)
             except Exception:
-                self._count_failure(is_refused=False)
+                self._failures += 1
                 logger.exception("sync failed")
             self._poked.wait(self._rest(time.monotonic() - started_at))
 
@@ -204,20 +205,18 @@ class SyncLoop:
         else:
             logger.info("the portal takes syncs again")
 
-    def _count_failure(self, *, is_refused: bool) -> None:
-        # A portal that comes back may refuse once: the tries while it was away must not lengthen that pause.
-        self._failures = self._failures + 1 if is_refused == self._refused else 1
-        self._refused = is_refused
-
     def _rest(self, spent: float) -> float:
         if self._failures:
-            most = _LONGEST_REFUSED_REST if self._refused else _LONGEST_REST
-            longest = min(most, self._interval * 2.0 ** min(self._failures - 1, 6))
-            return longest * random.uniform(0.5, 1.0)
+            return self._rest_after_failures() * random.uniform(0.5, 1.0)
         if self._connected() or self._draining:
             return self._interval * random.uniform(0.9, 1.1)
         # An early answer to a long poll means work that may still be in progress: pause briefly.
         return 0.0 if spent >= _LONG_POLL_SECONDS else min(_BUSY_REST, self._interval)
+
+    def _rest_after_failures(self) -> float:
+        # Refusals count for themselves: a portal that was away may refuse once as it starts, which costs seconds only.
+        failed, refused = (self._interval * 2.0 ** (min(count, 7) - 1) for count in (self._failures, self._refusals))
+        return max(min(_LONGEST_REST, failed), min(_LONGEST_REFUSED_REST, refused))
 
     def _end_overfull(self) -> None:
         try:
