@@ -17,7 +17,7 @@ from django.utils import timezone
 from backendai.cluster.models import ResourceGroup
 from backendai.controller.pipelines import run_pipelines
 from backendai.pipelines.models import Run
-from backendai.pipelines.services.creating import RunWish, create_run
+from backendai.pipelines.services.creating import RunSpec, create_run
 from bench._house import House, fill
 from bench._lists import cost_of, getter, signed_in
 from bench._portal import say
@@ -54,7 +54,7 @@ def _launched(house: House, document: Mapping[str, Any]) -> Run:
     project = str(house.user.projects.get().pk)
     keys = {"project": project, "resource_group": "group-0"}
     whole = {**document, "defaults": keys} if "steps" in document else {**document, **keys}
-    return create_run(house.user, RunWish(document=whole), now=timezone.now())[0]
+    return create_run(house.user, RunSpec(document=whole), now=timezone.now())[0]
 
 
 def _board(run: Run) -> str:

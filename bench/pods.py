@@ -26,7 +26,7 @@ from uuid import uuid4
 
 from backendai.agent.backends.kubernetes import KubernetesBackend
 from backendai.agent.backends.kubernetes_access import Access, find_access
-from backendai.agent.backends.kubernetes_names import Ours
+from backendai.agent.backends.kubernetes_names import AgentIdentity
 from backendai.agent.backends.kubernetes_pod import pod_body
 from backendai.agent.backends.kubernetes_state import runs
 from backendai.agent.kubernetes_settings import PoolSettings
@@ -106,7 +106,7 @@ def list_ms(folder: Path) -> float:
 
 def _list_of_pods() -> bytes:
     """Return what an API answers; its objects are gone by then, as those of the API are not the agent's garbage."""
-    cluster, ours = Cluster(), Ours("bench", "n1")
+    cluster, ours = Cluster(), AgentIdentity("bench", "n1")
     pods = [cluster.create("pods", pod_body(_spec(_IMAGE), PoolSettings(), ours))[1] for _ in range(_PODS)]
     return json.dumps({"metadata": {"resourceVersion": str(cluster.version)}, "items": pods}).encode()
 

@@ -41,7 +41,7 @@ from backendai.controller import loops
 from backendai.controller.pipelines import run_pipelines
 from backendai.core.errors import NotFound
 from backendai.core.slots import Slots
-from backendai.ops.auditing import Sighted
+from backendai.ops.auditing import ObservedContainer
 from backendai.pipelines.hints import TASK as RUN_TASK
 from backendai.wire.messages import KernelReport, KernelSighting, KernelSpec, SyncDown, SyncUp, UnknownKernel
 
@@ -333,10 +333,10 @@ class Platform:
             for node in self.nodes:
                 node.sync()
 
-    def containers(self) -> list[Sighted]:
+    def containers(self) -> list[ObservedContainer]:
         """Everything that really runs or ran."""
         return [
-            Sighted(pk, one.generation, one.running)
+            ObservedContainer(pk, one.generation, one.running)
             for node in self.nodes
             for pk, one in node.engine.containers.items()
         ]

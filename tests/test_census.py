@@ -34,7 +34,7 @@ from backendai.cluster.models import Agent, Announcement, IdleChecker, JoinToken
 from backendai.compute.models import ComputeSession, Kernel, LaunchRecord, UnknownKernel
 from backendai.compute.mount_models import SessionMount
 from backendai.pipelines.models import Run, Task
-from backendai.pipelines.services.creating import RunWish, create_run
+from backendai.pipelines.services.creating import RunSpec, create_run
 from backendai.realtime.routing import websocket_urlpatterns
 from backendai.serving.models import Endpoint, EndpointToken
 from backendai.serving.services.endpoints import create_endpoint
@@ -744,7 +744,7 @@ def templates(cast: Cast) -> dict[str, str]:
 def runs(cast: Cast) -> dict[str, str]:
     """Give Alice a run; return the parts of addresses."""
     document = {"image": "python", "resources": {"cpu": 1, "mem": "512m"}, "startup_command": PRIVATE_NAME, "array": 2}
-    run, _ = create_run(cast.alice, RunWish(document=document, name=PRIVATE_NAME), now=timezone.now())
+    run, _ = create_run(cast.alice, RunSpec(document=document, name=PRIVATE_NAME), now=timezone.now())
     return {"<uuid:run_id>": str(run.pk)}
 
 

@@ -30,7 +30,7 @@ from backendai.pipelines.models import Run
 from backendai.pipelines.reading import Picture, read_picture
 from backendai.pipelines.services.acting import act
 from backendai.pipelines.services.changing import cancel_run, pause_run, resume_run, retry_failed
-from backendai.pipelines.services.creating import RunWish, create_run
+from backendai.pipelines.services.creating import RunSpec, create_run
 from backendai.planning.apply import apply_plan
 from backendai.planning.snapshot import read_snapshot
 from backendai.scheduler.decide import decide
@@ -121,7 +121,7 @@ class WholePlatform(RuleBasedStateMachine):
         each = {"array": array, "after": {"first": "each"}, "startup_command": "true"}
         usual = {"image": "python", "resources": {"cpu": 1, "mem": "1g"}}
         steps = {"first": own, "second": each, "third": {"after": {"second": "any"}, "startup_command": "true"}}
-        wish = RunWish(document={"on_failure": on_failure, "defaults": usual, "steps": steps})
+        wish = RunSpec(document={"on_failure": on_failure, "defaults": usual, "steps": steps})
         create_run(self.cast.alice, wish, now=self.platform.now)
 
     @rule()

@@ -17,7 +17,7 @@ from backendai.agent.backends.kubernetes import KubernetesBackend
 from backendai.agent.backends.kubernetes_access import find_access
 from backendai.agent.backends.process import ProcessBackend
 from backendai.agent.backends.qemu import QemuBackend
-from backendai.agent.backends.simulated import Pace, SimulatedBackend
+from backendai.agent.backends.simulated import SimulatedBackend, SimulatedDurations
 from backendai.agent.config import NodeSettings
 from backendai.agent.credentials import Credentials
 from backendai.agent.engine_mark import clear_containers, has_run_containers, note_containers
@@ -140,6 +140,6 @@ def _simulated(settings: NodeSettings, credentials: Credentials) -> SimulatedBac
     return SimulatedBackend(
         deployment=credentials.deployment,
         capacity=settings.slots or _SIMULATED_MACHINE,
-        pace=Pace(time_scale=settings.time_scale),
+        pace=SimulatedDurations(time_scale=settings.time_scale),
         journal=settings.data / "simulated.json",
     )

@@ -17,7 +17,7 @@ from uuid import UUID
 
 from aiohttp import web
 
-from backendai.agent.backends.abilities import Homely, Mounting, Streaming
+from backendai.agent.backends.abilities import HomeProviding, Mounting, Streaming
 from backendai.agent.backends.base import Backend, BackendError, KernelGone
 from backendai.agent.gateway_apps import AppRoutes
 from backendai.agent.gateway_files import FileRoutes
@@ -25,7 +25,7 @@ from backendai.agent.gateway_guest import GuestRoutes
 from backendai.agent.gateway_shell import ShellRoutes
 from backendai.agent.guest_links import GuestLinks
 from backendai.agent.roster import UNKNOWN, Roster
-from backendai.agent.terminal import SHELL_ENDED, WINDOW_BYTES, Window, relay, screen_side
+from backendai.agent.terminal import SHELL_ENDED, WINDOW_BYTES, FlowWindow, relay, screen_side
 from backendai.core.service_ports import is_service_name
 from backendai.wire.tickets import Purpose, Ticket, TicketRefused, read_ticket
 
@@ -129,7 +129,7 @@ class Gateway:
         except ConnectionError:
             await terminal.close()
             return SHELL_ENDED, "nobody is there"
-        window = Window(None if request.query.get("ack") == "0" else WINDOW_BYTES)
+        window = FlowWindow(None if request.query.get("ack") == "0" else WINDOW_BYTES)
         try:
             shell_ended = await relay(websocket, terminal, window)
         except BackendError as error:
@@ -162,7 +162,9 @@ class Gateway:
 
     async def _home(self, request: web.Request) -> web.Response:
         backend = self._view.backend
-        _, look = await self._ask(request, "home", backend.home if isinstance(backend, Homely) else lambda _: None)
+        _, look = await self._ask(
+            request, "home", backend.home if isinstance(backend, HomeProviding) else lambda _: None
+        )
         if look is None:
             raise web.HTTPNotFound(text="The home folder cannot be seen from here.")
         return web.json_response(look.model_dump())

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from aiohttp import web
 
-from backendai.agent.backends.abilities import Homely
+from backendai.agent.backends.abilities import HomeProviding
 from backendai.agent.backends.base import Backend, BackendError, KernelGone
 from backendai.core import tar_packing
 from backendai.wire.tickets import Ticket, TicketRefused
@@ -63,7 +63,7 @@ class FileRoutes:
 
     def _open_home(self, kernel_id: UUID) -> int:
         try:
-            folder = self._backend.home_folder(kernel_id) if isinstance(self._backend, Homely) else None
+            folder = self._backend.home_folder(kernel_id) if isinstance(self._backend, HomeProviding) else None
             if folder is None:
                 raise web.HTTPNotFound(text="The home folder cannot be read from here.")
             return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)

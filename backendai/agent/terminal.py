@@ -45,7 +45,7 @@ class Find:
     text: str
 
 
-class Window:
+class FlowWindow:
     """Counts bytes that were sent and not yet acknowledged; ``size`` None: no limit.
 
     A wide window keeps a fast connection full; on a slow one the echo of a key would wait behind all bytes in it. So
@@ -101,7 +101,7 @@ def screen_side(value: object) -> int:
     return min(max(int(str(value)), 1), _LARGEST_SIDE)
 
 
-async def relay(websocket: web.WebSocketResponse, terminal: Terminal, window: Window) -> bool:
+async def relay(websocket: web.WebSocketResponse, terminal: Terminal, window: FlowWindow) -> bool:
     """Copy bytes until one side ends, then close the terminal; returns whether the shell ended.
 
     Raises the terminal's exceptions.
@@ -118,7 +118,7 @@ async def relay(websocket: web.WebSocketResponse, terminal: Terminal, window: Wi
         await terminal.close()
 
 
-async def _pass_output(websocket: web.WebSocketResponse, terminal: Terminal, window: Window) -> bool:
+async def _pass_output(websocket: web.WebSocketResponse, terminal: Terminal, window: FlowWindow) -> bool:
     while True:
         await window.wait_for_room()
         data = await terminal.read()
@@ -131,7 +131,7 @@ async def _pass_output(websocket: web.WebSocketResponse, terminal: Terminal, win
             return False
 
 
-async def _pass_input(websocket: web.WebSocketResponse, terminal: Terminal, window: Window) -> None:
+async def _pass_input(websocket: web.WebSocketResponse, terminal: Terminal, window: FlowWindow) -> None:
     async for frame in websocket:
         if frame.type is WSMsgType.BINARY:
             await terminal.write(frame.data)

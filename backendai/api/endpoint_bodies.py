@@ -16,8 +16,8 @@ from backendai.compute.spec import MountRequest
 from backendai.compute.status import ClusterMode
 from backendai.scheduler.serving.health import Health
 from backendai.serving.models import MOST_REPLICAS, EndpointToken, Revision, ScalingRecord
-from backendai.serving.reading import Seen
-from backendai.serving.showing import Shown
+from backendai.serving.reading import ObservedReplica
+from backendai.serving.showing import EndpointSummary
 from backendai.serving.spec import EndpointSpec, RevisionSpec
 
 _Reason = {"type": "object", "properties": {
@@ -244,12 +244,12 @@ class EndpointBody(serializers.Serializer[Any]):
     common_url = serializers.CharField(help_text="The common address of all endpoints, with OpenAI's protocol.")
     created_at = serializers.DateTimeField(source="endpoint.created_at")
 
-    def get_asleep_after(self, shown: Shown) -> float:
+    def get_asleep_after(self, shown: EndpointSummary) -> float:
         """Return the seconds without a request after which the last replica ends."""
         return shown.endpoint.asleep_after.total_seconds()
 
     @extend_schema_field(_Reason)
-    def get_reason(self, shown: Shown) -> Any:
+    def get_reason(self, shown: EndpointSummary) -> Any:
         """Return the reason of the endpoint's state."""
         return reason_body(shown.reason)
 
@@ -272,11 +272,11 @@ class ReplicaBody(serializers.Serializer[Any]):
     ready_at = serializers.DateTimeField(source="replica.ready_at", allow_null=True)
 
     @extend_schema_field({"type": "array", "items": {"type": "string"}})
-    def get_agents(self, seen: Seen) -> list[str]:
+    def get_agents(self, seen: ObservedReplica) -> list[str]:
         """Return the names of the agents that run the replica's kernels."""
         return [name for name, *_ in seen.agents]
 
-    def get_is_answering(self, seen: Seen) -> bool:
+    def get_is_answering(self, seen: ObservedReplica) -> bool:
         """Return whether the replica answers an app proxy."""
         return seen.has_answered
 

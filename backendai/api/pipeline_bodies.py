@@ -12,7 +12,7 @@ from backendai.api.parsing import StrictSerializer
 from backendai.pipelines.documents import LARGEST
 from backendai.pipelines.elements import MOST_TASKS
 from backendai.pipelines.models import Run, State, Status, Step, Task
-from backendai.pipelines.services.creating import RunWish
+from backendai.pipelines.services.creating import RunSpec
 from backendai.pipelines.showing import with_zeros
 
 
@@ -33,9 +33,9 @@ class RunRequest(StrictSerializer):
             raise serializers.ValidationError({"document": "Write one of text, document and template."})
         return attrs
 
-    def wish(self) -> RunWish:
+    def wish(self) -> RunSpec:
         """Return the requested run."""
-        return RunWish(**self.validated_data)
+        return RunSpec(**self.validated_data)
 
 
 class RetryRequest(StrictSerializer):

@@ -161,5 +161,5 @@ urlpatterns = [
     path("v1/", include("backendai.api.pipeline_urls")),
     path("v1/", include("backendai.api.endpoint_urls")),
     path("v1/templates/", include("backendai.api.template_urls")),
-    re_path("^", documents.Nowhere.as_view(), name="nowhere"),
+    re_path("^", documents.UnknownAddress.as_view(), name="nowhere"),
 ]

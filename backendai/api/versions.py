@@ -19,7 +19,7 @@ from rest_framework.utils.encoders import JSONEncoder
 _UNTOUCHED = {"last_login", "members", "projects"}
 
 
-class Stale(APIException):
+class VersionConflict(APIException):
     """The object was changed since it was read."""
 
     status_code = HTTPStatus.PRECONDITION_FAILED
@@ -41,4 +41,4 @@ def check_seen(request: Request, shown: Mapping[str, Any]) -> None:
     """
     wanted = [one.strip() for one in request.headers.get("If-Match", "*").split(",")]
     if "*" not in wanted and tag_of(shown) not in wanted:
-        raise Stale
+        raise VersionConflict

@@ -17,7 +17,7 @@ from backendai.appproxy.file_door import FileDoor, entered
 from backendai.appproxy.guard import AppGuard
 from backendai.appproxy.headers import comes_from_elsewhere, own_cookies, set_cookie
 from backendai.appproxy.hosts import app_host
-from backendai.appproxy.relay import Crowded, Relay, UnaskedUpgrade, has_upgrade_body, wants_websocket
+from backendai.appproxy.relay import Relay, TooManyConcurrentRequests, UnaskedUpgrade, has_upgrade_body, wants_websocket
 from backendai.cluster.app_domains import output_host
 from backendai.compute.services.apps import CODE_SECONDS, ENTER_PATH
 from backendai.core.messages import Message
@@ -166,7 +166,7 @@ class Door:
             if error.code == "app-not-listening" and is_page and not wants_websocket(request):
                 return pages.see_other(pages.OPEN_PATH)
             return pages.refusal(request, _NO_TUNNEL.get(error.code, 502), error.code, error.message)
-        except Crowded:
+        except TooManyConcurrentRequests:
             message = Message("Too many requests to this app are under way: close some of its pages and try again.")
             return pages.refusal(request, 429, "too-many-requests", message)
         except UnaskedUpgrade:

@@ -19,7 +19,7 @@ from backendai.appproxy.file_grants import BEARER, FolderTarget
 from backendai.appproxy.file_relay import FileRelay, NoSuchOperation
 from backendai.appproxy.guard import AppGuard
 from backendai.appproxy.headers import comes_from_elsewhere, own_cookies, set_cookie
-from backendai.appproxy.relay import Crowded, StalledBody
+from backendai.appproxy.relay import StalledBody, TooManyConcurrentRequests
 from backendai.cluster.app_domains import is_portal_origin
 from backendai.core.messages import Message
 from backendai.gateways.guard import Unknown
@@ -94,7 +94,7 @@ class FileDoor:
             return await self._relay.pass_on(request, target, shared)
         except NoSuchOperation:
             return _no(request, 404, "not-found", Message("Nothing found at this address."), origin=origin)
-        except Crowded:
+        except TooManyConcurrentRequests:
             message = Message("Too many requests for this folder are under way. Wait for some of them to end.")
             return _no(request, 429, "too-many-requests", message, origin=origin)
         except StalledBody:

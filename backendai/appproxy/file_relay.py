@@ -14,7 +14,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from backendai.appproxy.file_grants import FolderTarget
-from backendai.appproxy.relay import Crowded, pieces_of
+from backendai.appproxy.relay import TooManyConcurrentRequests, pieces_of
 from backendai.core.messages import Message
 
 MOST_OF_VISITOR = 64  # requests at once
@@ -82,7 +82,7 @@ class FileRelay:
         """
         url = _address(request.raw_path, target)
         if self._under_way[target.visitor] >= MOST_OF_VISITOR:
-            raise Crowded(Message("too many requests are under way"))
+            raise TooManyConcurrentRequests(Message("too many requests are under way"))
         self._under_way[target.visitor] += 1
         try:
             headers = CIMultiDict((name, text) for name, text in request.headers.items() if name.lower() in _ASKED)

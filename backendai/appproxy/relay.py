@@ -29,7 +29,7 @@ class UnaskedUpgrade(aiohttp.ClientError):
     """The app answered 101 to a request that asked for no upgrade."""
 
 
-class Crowded(aiohttp.ClientError):
+class TooManyConcurrentRequests(aiohttp.ClientError):
     """Too many requests of one visitor, or of one session, are under way."""
 
 
@@ -63,7 +63,7 @@ class Relay:
         visitor = target.visitor or request.remote
         limits = {("visitor", visitor, target.kernel_id): MOST_OF_VISITOR, ("kernel", target.kernel_id): MOST_OF_KERNEL}
         if any(self._under_way[key] >= most for key, most in limits.items()):
-            raise Crowded(Message("too many requests are under way"))
+            raise TooManyConcurrentRequests(Message("too many requests are under way"))
         self._under_way.update(limits.keys())
         try:
             return await self._pass_on(request, target)

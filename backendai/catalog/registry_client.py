@@ -39,7 +39,7 @@ class RegistryError(PlatformError):
     code = "registry-error"
 
 
-class NotThere(RegistryError):
+class NotInRegistry(RegistryError):
     """The registry has nothing under this name."""
 
 
@@ -122,7 +122,7 @@ class RegistryClient:
         """Return the digest of what the tag stands for now, counted here, not as a header says; None: no tag."""
         try:
             return f"sha256:{hashlib.sha256(self._manifest(repository, tag)).hexdigest()}"
-        except NotThere:
+        except NotInRegistry:
             return None
 
     def delete(self, repository: str, digest: str) -> None:
@@ -171,7 +171,7 @@ class RegistryClient:
     def _get(self, path: str, scope: str, accept: str = "application/json") -> tuple[bytes, Mapping[str, str]]:
         status, answered, body = self._answer("GET", path, scope, accept)
         if status != 200:
-            raise (NotThere if status == 404 else RegistryError)(_words(status, path))
+            raise (NotInRegistry if status == 404 else RegistryError)(_words(status, path))
         return body, answered
 
     def _answer(self, method: str, path: str, scope: str, accept: str) -> tuple[int, Mapping[str, str], bytes]:

@@ -39,7 +39,7 @@ _LOOK = Message("Check the registry's address and account.")
 Clock = Callable[[], datetime]
 
 
-class _Stays(PlatformError):
+class _UndeletableTag(PlatformError):
     """The tag may not or cannot be deleted from the registry."""
 
     def __init__(self, message: str, fix: str) -> None:
@@ -105,7 +105,7 @@ def remove_tag(job_id: UUID, clock: Clock) -> None:
         return
     try:
         message = _take_out(job.subject)
-    except _Stays as reason:
+    except _UndeletableTag as reason:
         finish_job(job_id, message=reason.message, now=clock(), failed=True, fix=reason.fix)
     except RegistryError as error:
         said, now = Message("Tag not deleted: {message}", message=error.message), clock()
@@ -123,7 +123,7 @@ def _take_out(reference: str) -> str:
     """Delete the tag from its registry; return the result as a sentence. Raises _Stays and RegistryError."""
     image = Image.objects.filter(reference=reference).first()
     if image is not None and image.deleted_at is None:
-        raise _Stays(
+        raise _UndeletableTag(
             Message("Tag not deleted: an image of the catalogue uses it."),
             Message("Remove the image. {again}", again=_AGAIN),
         )
@@ -146,7 +146,7 @@ def _registry_of(image: Image | None, name: ImageName) -> Registry:
     rows = Registry.objects.order_by(F("takes_pushes").desc(), "name")
     found = next((row for row in rows if row.host.lower() == name.registry.lower()), None)
     if found is None:
-        raise _Stays(
+        raise _UndeletableTag(
             Message("Tag not deleted: no registry is configured for {registry}.", registry=name.registry),
             Message("Add it under Registries. {again}", again=_AGAIN),
         )
@@ -163,7 +163,7 @@ def _check_that_it_is_it(client: RegistryClient, name: ImageName, digest: str, i
         marked = name.tag.rpartition(CUSTOMIZED_TAG)[2]
         is_it = bool(marked) and key.startswith(marked) and labels.get(DEPLOYMENT_LABEL) == settings.DEPLOYMENT
     if not is_it:
-        raise _Stays(
+        raise _UndeletableTag(
             Message("Tag not deleted: it now points to a different image."),
             Message("Check the registry, and delete the tag there if nobody needs it."),
         )
@@ -181,6 +181,6 @@ def _check_that_no_other_needs_it(client: RegistryClient, name: ImageName, diges
             raise _needed_by(other)
 
 
-def _needed_by(image: Image) -> _Stays:
+def _needed_by(image: Image) -> _UndeletableTag:
     text = Message("Tag not deleted: {image} has the same content and would be lost.", image=image.name)
-    return _Stays(text, Message("Remove that image first. {again}", again=_AGAIN))
+    return _UndeletableTag(text, Message("Remove that image first. {again}", again=_AGAIN))

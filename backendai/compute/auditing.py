@@ -25,7 +25,7 @@ from backendai.storage.status import FolderStatus
 
 
 @dataclass(frozen=True, slots=True)
-class Sighted:
+class ObservedContainer:
     """A container of this deployment."""
 
     kernel_id: UUID
@@ -41,7 +41,7 @@ class World:
     """
 
     now: datetime
-    engine: Sequence[Sighted] | None = None
+    engine: Sequence[ObservedContainer] | None = None
     agents: Collection[UUID] | None = None
 
 

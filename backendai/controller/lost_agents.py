@@ -15,7 +15,7 @@ from backendai.cluster.services import mark_lost, reachable_since
 from backendai.compute.models import Kernel
 from backendai.compute.services.ending import end_each
 from backendai.compute.services.losses import MOST_AT_ONCE, RUN_AGAIN, end_unconfirmed
-from backendai.compute.services.moves import Why
+from backendai.compute.services.moves import StatusCause
 from backendai.compute.status import PLACED, STARTING, Outcome, Phase, Status
 from backendai.core.messages import Message
 
@@ -51,14 +51,14 @@ def end_lost_sessions(now: datetime) -> int:
         agent__in=gone, status__in=PLACED, session__status__in=STARTING | {Status.RUNNING}
     ).order_by("pk")
     again = end_unconfirmed(kernels.filter(RUN_AGAIN), "agent-lost", _again, now=now)
-    whys: dict[UUID, Why] = {}
+    whys: dict[UUID, StatusCause] = {}
     for session_id, name in kernels.values_list("session_id", "agent__name")[:MOST_AT_ONCE]:
         message = Message(
             "Agent {name} has been unreachable for too long. The end cannot be confirmed, so its resources "
             "stay allocated until the agent is back or an administrator forces the termination.",
             name=name,
         )
-        why = Why(Phase.REPAIR, "agent-lost", message, {"agent": name}, outcome=Outcome.EXPIRED)
+        why = StatusCause(Phase.REPAIR, "agent-lost", message, {"agent": name}, outcome=Outcome.EXPIRED)
         whys.setdefault(session_id, why)
     ended = end_each(whys, only_from=STARTING | {Status.RUNNING}, now=now).terminating
     silent = Kernel.objects.filter(session__in=ended, agent__in=gone, status=Status.TERMINATING)

@@ -17,7 +17,7 @@ from backendai.cluster.models import Agent
 from backendai.cluster.services import reachable_since
 from backendai.compute.models import Kernel
 from backendai.compute.services.ending import end_each
-from backendai.compute.services.moves import Why
+from backendai.compute.services.moves import StatusCause
 from backendai.compute.services.retrying import Expired, expire_restarts, expire_starts, phase_of
 from backendai.compute.status import STARTING, Outcome, Status
 from backendai.core.durations import describe_duration
@@ -91,7 +91,7 @@ def _end(over: dict[UUID, Expired], now: datetime) -> int:
     ended = 0
     for phase, code in dict.fromkeys((one.phase, one.code) for one in over.values()):
         whys = {
-            pk: Why(phase, code, one.message, outcome=Outcome.EXPIRED)
+            pk: StatusCause(phase, code, one.message, outcome=Outcome.EXPIRED)
             for pk, one in over.items()
             if (one.phase, one.code) == (phase, code)
         }

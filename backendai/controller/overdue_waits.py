@@ -17,7 +17,7 @@ from backendai.compute.models import ComputeSession, SchedulingRecord
 from backendai.compute.services.bulk import update_returning
 from backendai.compute.services.ending import cancel_dependents, end_each
 from backendai.compute.services.history import Entry, write_history
-from backendai.compute.services.moves import Why, touch
+from backendai.compute.services.moves import StatusCause, touch
 from backendai.compute.status import LIVE, Outcome, Phase, Status
 from backendai.core.durations import describe_duration
 from backendai.core.messages import Message
@@ -64,7 +64,7 @@ _HELD_BY_OTHERS = ComputeSession.depends_on.through.objects.filter(to_computeses
 )
 
 
-def _waited_too_long(wait: timedelta, group: str, limit: timedelta, attempts: int, reason: str) -> Why:
+def _waited_too_long(wait: timedelta, group: str, limit: timedelta, attempts: int, reason: str) -> StatusCause:
     message = Message(
         "Pending for {wait}; resource group {group} allows {limit}. Scheduling was attempted {attempts} "
         "times. {reason}",
@@ -79,7 +79,7 @@ def _waited_too_long(wait: timedelta, group: str, limit: timedelta, attempts: in
         "limit_seconds": round(limit.total_seconds()),
         "attempts": attempts,
     }
-    return Why(Phase.SWEEP, "pending-timeout", message.strip(), data, outcome=Outcome.EXPIRED)
+    return StatusCause(Phase.SWEEP, "pending-timeout", message.strip(), data, outcome=Outcome.EXPIRED)
 
 
 def give_up_scheduling(now: datetime) -> int:
@@ -97,7 +97,7 @@ def give_up_scheduling(now: datetime) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Tired:
+class _OverdueSession:
     id: UUID
     priority: int
     attempts: int
@@ -116,9 +116,11 @@ class _Tired:
         )
 
 
-def _tired(sessions: QuerySet[Any]) -> list[_Tired]:
+def _tired(sessions: QuerySet[Any]) -> list[_OverdueSession]:
     columns = ("pk", "priority", "attempts", "status_message", f"{_GROUP}name", f"{_GROUP}give_up_after")
-    return [_Tired(*row) for row in sessions.order_by("created_at", "pk").values_list(*columns)[:_MOST_AT_ONCE]]
+    return [
+        _OverdueSession(*row) for row in sessions.order_by("created_at", "pk").values_list(*columns)[:_MOST_AT_ONCE]
+    ]
 
 
 def _lower(sessions: QuerySet[Any], now: datetime) -> int:
@@ -179,7 +181,7 @@ def _cancel(sessions: QuerySet[Any], now: datetime) -> int:
     for one in _tired(sessions):
         data = {"attempts": one.attempts, "limit": one.limit}
         message = Message.joined([Message("Scheduling was {tries} without success.", tries=one.tries), one.reason])
-        whys[one.id] = Why(Phase.SCHEDULE, GIVEN_UP, message, data, outcome=Outcome.GIVE_UP)
+        whys[one.id] = StatusCause(Phase.SCHEDULE, GIVEN_UP, message, data, outcome=Outcome.GIVE_UP)
     return len(end_each(whys, only_from=[Status.PENDING], now=now).cancelled)
 
 

@@ -35,7 +35,7 @@ class PathRefused(UserError):
     code = "path-refused"
 
 
-class _How(ctypes.Structure):
+class _OpenHow(ctypes.Structure):
     _fields_ = [("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64)]
 
 
@@ -79,7 +79,7 @@ def parse(path: str | bytes) -> Parts:
 def open_by_openat2(directory: int, parts: Parts, flags: int, follow: bool) -> int:
     """Return the descriptor of an entry, opened with one system call (Linux 5.6 and newer). Raises OSError."""
     resolve = _BENEATH | _NO_MAGICLINKS | (0 if follow else _NO_SYMLINKS)
-    how = _How(flags | os.O_CLOEXEC, 0, resolve)
+    how = _OpenHow(flags | os.O_CLOEXEC, 0, resolve)
     path = b"/".join(parts) or b"."
     for _ in range(_AGAIN):
         descriptor = int(_LIBC.syscall(_OPENAT2, directory, path, ctypes.byref(how), ctypes.sizeof(how)))

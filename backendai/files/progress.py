@@ -11,7 +11,7 @@ class Stopped(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ProgressReport:
     """The progress, as requests return it."""
 
     bytes: int
@@ -30,9 +30,9 @@ class Progress:
     total_files: int | None = None
     stopped: threading.Event = field(default_factory=threading.Event)
 
-    def shown(self) -> Shown:
+    def shown(self) -> ProgressReport:
         """Return the current counters."""
-        return Shown(self.bytes, self.files, self.total_bytes, self.total_files)
+        return ProgressReport(self.bytes, self.files, self.total_bytes, self.total_files)
 
     def add_bytes(self, count: int) -> None:
         """Count bytes. Raises Stopped."""

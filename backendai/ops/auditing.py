@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from backendai.compute.auditing import CHECKS as OF_SESSIONS
-from backendai.compute.auditing import Check, Sighted, World, violations_of
+from backendai.compute.auditing import Check, ObservedContainer, World, violations_of
 from backendai.pipelines.auditing import RUN_CHECKS
 from backendai.serving.auditing import SERVING_CHECKS
 
-__all__ = ["CHECKS", "Check", "Sighted", "World", "run_checks"]
+__all__ = ["CHECKS", "Check", "ObservedContainer", "World", "run_checks"]
 
 CHECKS: dict[str, Check] = OF_SESSIONS | SERVING_CHECKS | RUN_CHECKS
 

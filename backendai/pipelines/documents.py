@@ -14,7 +14,7 @@ from backendai.core.names import check_variable_name
 from backendai.core.nearest import nearest_to
 from backendai.core.session_kinds import KINDS
 from backendai.core.written_documents import check_extent
-from backendai.pipelines.elements import FAN_KEYS, MOST_TASKS, NAME, Fan, fan_of, number_of
+from backendai.pipelines.elements import FAN_KEYS, MOST_TASKS, NAME, FanOut, fan_of, number_of
 from backendai.pipelines.retries import retry_of
 from backendai.scheduler.runs.snapshot import OnFailure, When
 from backendai.templates.documents import NEVER
@@ -44,7 +44,7 @@ class StepDocument:
 
     name: str
     request: dict[str, Any]
-    fan: Fan
+    fan: FanOut
     after: dict[str, When] = field(default_factory=dict)
     template: str = ""
     parameters: dict[str, Any] = field(default_factory=dict)

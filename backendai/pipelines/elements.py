@@ -24,7 +24,7 @@ _LONGEST_VALUE = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Fan:
+class FanOut:
     """The elements of a step by their turn; ``values``: the variables of each, empty where there are none."""
 
     indexes: list[int]
@@ -44,7 +44,7 @@ class Fan:
         return {name for one in self.values for name in one}
 
 
-def fan_of(said: Mapping[str, Any], prefix: str) -> Fan:
+def fan_of(said: Mapping[str, Any], prefix: str) -> FanOut:
     """Return the elements that a step asks for; one if it says nothing. Raises a UserError that names the key."""
     kinds = [kind for kind in _KINDS if said.get(kind) is not None]
     if len(kinds) > 1:
@@ -57,7 +57,7 @@ def fan_of(said: Mapping[str, Any], prefix: str) -> Fan:
         values = made(said[kinds[0]], f"{prefix}{kinds[0]}")
         indexes = list(range(len(values)))
     size = len(indexes)
-    return Fan(
+    return FanOut(
         indexes,
         values,
         number_of(said.get("at_once", 0), f"{prefix}at_once"),

@@ -17,21 +17,21 @@ from backendai.scheduler.runs.snapshot import UNPLACED_PER_OWNER, UNPLACED_PER_S
 
 
 @dataclass(frozen=True, slots=True)
-class Why:
+class Explanation:
     """One reason, the nearest first."""
 
     code: str
     message: str
 
 
-def why_waits(run: Run, task: Task, now: datetime) -> list[Why]:
+def why_waits(run: Run, task: Task, now: datetime) -> list[Explanation]:
     """Return why this element does not run, nearest reason first; empty for one that runs or succeeded. At most four
     queries."""
     if task.state == State.RELEASED:
         return _of_session(task.session)
     if task.state in (State.SKIPPED, State.CANCELLED):
         text = _never(task.cause).get(task.code)
-        return [Why(task.code, text)] if text else []
+        return [Explanation(task.code, text)] if text else []
     if task.state != State.WAITING:
         return []
     found = list(_of_run(run, task, now))
@@ -40,7 +40,7 @@ def why_waits(run: Run, task: Task, now: datetime) -> list[Why]:
     if not found:
         found += _of_limits(run, task.step, counts)
     if not found:
-        found.append(Why("next-pass", Message("It is launched by the next pass, within two seconds.")))
+        found.append(Explanation("next-pass", Message("It is launched by the next pass, within two seconds.")))
     return found
 
 
@@ -56,29 +56,31 @@ def _never(cause: str) -> dict[str, Message]:
     }
 
 
-def _of_session(session: ComputeSession | None) -> list[Why]:
+def _of_session(session: ComputeSession | None) -> list[Explanation]:
     if session is None or session.status != SessionStatus.PENDING:
         return []
     text = session.reason_text or Message("The scheduler has not looked at it yet.")
-    return [Why(session.status_reason or "pending", text)]
+    return [Explanation(session.status_reason or "pending", text)]
 
 
-def _of_run(run: Run, task: Task, now: datetime) -> Iterator[Why]:
+def _of_run(run: Run, task: Task, now: datetime) -> Iterator[Explanation]:
     if run.status == Status.PAUSED:
-        yield Why("run-paused", Message("The run is paused: resume it."))
+        yield Explanation("run-paused", Message("The run is paused: resume it."))
     if task.step.message:
-        yield Why("step-refused", task.step.message)
+        yield Explanation("step-refused", task.step.message)
     if task.retry_at and task.retry_at > now:
         seconds = max(1, round((task.retry_at - now).total_seconds()))
-        yield Why("retry-pause", Message("It is tried again in {seconds} s.", seconds=seconds))
+        yield Explanation("retry-pause", Message("It is tried again in {seconds} s.", seconds=seconds))
 
 
-def _of_edges(run: Run, task: Task, counts: dict[UUID, Counter[State]]) -> Iterator[Why]:
+def _of_edges(run: Run, task: Task, counts: dict[UUID, Counter[State]]) -> Iterator[Explanation]:
     if task.step.is_finally:
         others = Step.objects.filter(run=run, is_finally=False).order_by("place")
         names = [one.name for one in others if _open(counts[one.pk])]
         if names:
-            yield Why("waits-for-all", Message("It runs when all steps are over; open: {names}.", names=_few(names)))
+            yield Explanation(
+                "waits-for-all", Message("It runs when all steps are over; open: {names}.", names=_few(names))
+            )
     edges = Edge.objects.filter(step=task.step_id).select_related("on").only("when", "on__name", "on__size")
     for edge in edges.order_by("pk"):
         number = _open(counts[edge.on_id])
@@ -86,7 +88,7 @@ def _of_edges(run: Run, task: Task, counts: dict[UUID, Counter[State]]) -> Itera
             other = Task.objects.filter(step=edge.on_id, place=task.place).first()
             if other is not None and other.state in (State.WAITING, State.RELEASED):
                 text = Message("It waits for element {index} of step {name}.", index=other.index, name=edge.on.name)
-                yield Why("waits-for-element", text)
+                yield Explanation("waits-for-element", text)
         elif number:
             text = Message(
                 "It waits for step {name}: {number} of {size} elements are open.",
@@ -94,26 +96,28 @@ def _of_edges(run: Run, task: Task, counts: dict[UUID, Counter[State]]) -> Itera
                 number=number,
                 size=edge.on.size,
             )
-            yield Why("waits-for-step", text)
+            yield Explanation("waits-for-step", text)
 
 
-def _of_limits(run: Run, step: Step, counts: dict[UUID, Counter[State]]) -> Iterator[Why]:
+def _of_limits(run: Run, step: Step, counts: dict[UUID, Counter[State]]) -> Iterator[Explanation]:
     own = counts[step.pk]
     live = sum(one[State.RELEASED] for one in counts.values())
     if run.at_once and live >= run.at_once:
         text = Message("The run has {number} sessions at once: raise the limit to launch more.", number=run.at_once)
-        yield Why("run-at-once", text)
+        yield Explanation("run-at-once", text)
     if step.at_once and own[State.RELEASED] >= step.at_once:
-        yield Why("step-at-once", Message("It may have {number} sessions at once, and has them.", number=step.at_once))
+        yield Explanation(
+            "step-at-once", Message("It may have {number} sessions at once, and has them.", number=step.at_once)
+        )
     if step.probe and own[State.SUCCEEDED] < min(step.probe, step.size):
         text = Message("The first {number} elements of the step are tried before the others.", number=step.probe)
-        yield Why("probe", text)
+        yield Explanation("probe", text)
     unplaced = ComputeSession.objects.pending().filter(run_id__isnull=False, owner=run.owner_id)
     of_step, of_owner = unplaced.filter(run_task__step=step).count(), unplaced.count()
     for number, most in ((of_step, UNPLACED_PER_STEP), (of_owner, UNPLACED_PER_OWNER)):
         if number >= most:
             text = Message("{number} sessions before it wait for an agent; {most} may.", number=number, most=most)
-            yield Why("enough-wait", text)
+            yield Explanation("enough-wait", text)
             return
 
 

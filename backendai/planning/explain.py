@@ -40,7 +40,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Ahead:
+class SessionAhead:
     """A session that the scheduler tries before the user's own. Only sessions that the user may see are named."""
 
     id: UUID
@@ -67,7 +67,7 @@ class Explanation:
     reason: Reason | None = None
     position: int | None = None
     waiting: int = 0
-    ahead: tuple[Ahead, ...] = ()
+    ahead: tuple[SessionAhead, ...] = ()
     ahead_total: int = 0
     agents: tuple[str, ...] = ()
     steps: tuple[Step, ...] = ()
@@ -196,7 +196,10 @@ def _seen_by(user: User, wait: Wait) -> tuple[Reason, str]:
     return replace(wait.reason, details=details, aside_details={}), in_front
 
 
-def _named(ahead: Sequence[UUID], user: User) -> tuple[Ahead, ...]:
+def _named(ahead: Sequence[UUID], user: User) -> tuple[SessionAhead, ...]:
     visible = ComputeSession.objects.visible_to(user).filter(pk__in=ahead[:_MOST_NAMED])
-    rows = {row[0]: Ahead(*row) for row in visible.values_list("pk", "name", "priority", "created_at", "owner__email")}
+    rows = {
+        row[0]: SessionAhead(*row)
+        for row in visible.values_list("pk", "name", "priority", "created_at", "owner__email")
+    }
     return tuple(rows[pk] for pk in ahead[:_MOST_NAMED] if pk in rows)

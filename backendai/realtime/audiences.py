@@ -63,7 +63,7 @@ class Audiences:
     """All audiences with listeners in one event loop."""
 
     def __init__(self) -> None:
-        self._ears: dict[str, _Ear] = {}
+        self._ears: dict[str, _Subscription] = {}
         self._changing = asyncio.Lock()
         self._prober: asyncio.Task[None] | None = None
 
@@ -112,7 +112,7 @@ class Audiences:
                     ear.lose()
 
 
-class _Ear:
+class _Subscription:
     """One channel in a group of the channel layer, and its listeners."""
 
     def __init__(self, layer: Any, group: str, channel: str) -> None:
@@ -159,9 +159,9 @@ class _Ear:
             listener.tell(texts[event["owner_id"] == listener.user_id])
 
 
-async def _opened(group: str) -> _Ear:
+async def _opened(group: str) -> _Subscription:
     layer: Any = get_channel_layer()
-    ear = _Ear(layer, group, await layer.new_channel())
+    ear = _Subscription(layer, group, await layer.new_channel())
     try:
         await layer.group_add(group, ear.channel)
     except BaseException:

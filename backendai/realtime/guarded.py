@@ -19,7 +19,7 @@ from backendai.core.messages import Message
 from backendai.realtime.credentials import credential_of, credentials_of, headers_of
 from backendai.realtime.places import Places
 from backendai.realtime.rounds import rounds
-from backendai.realtime.targets import REFUSED, NotLetIn, Refusal
+from backendai.realtime.targets import REFUSED, ConnectionForbidden, Refusal
 from backendai.texts.messages import in_words
 
 logger = logging.getLogger(__name__)
@@ -82,7 +82,7 @@ class GuardedConsumer(AsyncWebsocketConsumer):
         """
         try:
             await self.open()
-        except NotLetIn as refusal:
+        except ConnectionForbidden as refusal:
             await self.close(refusal.code, refusal.reason)
         except Refusal as refusal:
             await self.accept()

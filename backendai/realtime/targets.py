@@ -28,7 +28,7 @@ class Refusal(Exception):
         self.code, self.reason = code, reason
 
 
-class NotLetIn(Refusal):
+class ConnectionForbidden(Refusal):
     """Nobody is signed in, or the session is not visible. The handshake is refused with HTTP 403."""
 
 
@@ -36,11 +36,11 @@ def signed_in(credentials: Credentials) -> User:
     """Return the user. Raises NotLetIn if nobody is signed in."""
     user = user_of(credentials)
     if user is None and credentials.bearer is not None and credentials.needed != Scope.READ:
-        raise NotLetIn(
+        raise ConnectionForbidden(
             REFUSED, Message("The token is not valid, or lacks the scope {scope}.", scope=str(credentials.needed))
         )
     if user is None:
-        raise NotLetIn(REFUSED, Message("Sign in again."))
+        raise ConnectionForbidden(REFUSED, Message("Sign in again."))
     return user
 
 
@@ -58,7 +58,7 @@ def find_kernel(credentials: Credentials, session_id: UUID, kernel_id: str | Non
     try:
         return reach(user, purpose, session_id=session_id, kernel_id=_uuid(kernel_id) if kernel_id else None)
     except Denied as error:
-        kind = NotLetIn if error.code == "no-session" else Refusal
+        kind = ConnectionForbidden if error.code == "no-session" else Refusal
         raise kind(NOT_RUNNING if error.code == "not-running" else REFUSED, error.message) from None
 
 

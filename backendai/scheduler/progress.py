@@ -15,7 +15,7 @@ from backendai.scheduler.limits import Limits
 from backendai.scheduler.outlook import Kind, kinds_of, no_designated_agent, outlook
 from backendai.scheduler.place import place, placement_of
 from backendai.scheduler.plan import Pass, Placement, Plan, Reason, Step, Wait, new_tuple
-from backendai.scheduler.sequence import Tally
+from backendai.scheduler.sequence import UserHoldings
 from backendai.scheduler.shortfall import Refusal, passed_steps
 from backendai.scheduler.snapshot import SessionView, Snapshot
 from backendai.scheduler.trace import QUEUE_PASSED, at_agents, at_capacity, at_gate
@@ -53,7 +53,7 @@ class Progress:
         self._keeps_started = snapshot.rules.backfill
         self._retries_to_skip = snapshot.rules.retries_to_skip
         self.states = AgentStates(snapshot.agents, snapshot.rules)
-        self.tally = Tally(snapshot.held)
+        self.tally = UserHoldings(snapshot.held)
         self.started: list[tuple[SessionView, list[Allocation]]] = []  # filled with backfill only
         self._limits = Limits(snapshot.limits, snapshot.networks)
         self._has_limits = bool(snapshot.limits) or snapshot.networks is not None

@@ -19,7 +19,7 @@ from backendai.scheduler.snapshot import AgentView, Rules, SessionView, Snapshot
 Amounts = tuple[tuple[str, int], ...]
 
 
-class Tally:
+class UserHoldings:
     """How much each user holds in the group while the pass runs.
 
     ``held``: by user; at first the amounts before the pass. ``latest``: the amounts of the session just tried, set by
@@ -46,7 +46,7 @@ class Line:
     sessions: list[SessionView]
     rules: Rules
     capacity: Mapping[str, int]
-    tally: Tally
+    tally: UserHoldings
     weights: Mapping[str, float]
     past_usage: Mapping[str, float]
     options: Mapping[str, object]
@@ -64,7 +64,7 @@ class Sequence:
     options: tuple[Option, ...] = ()
 
 
-def turns(sequence: Sequence, snapshot: Snapshot, tally: Tally) -> Iterator[SessionView]:
+def turns(sequence: Sequence, snapshot: Snapshot, tally: UserHoldings) -> Iterator[SessionView]:
     """Yield every pending session in scheduling order: by priority, then by the sequence.
 
     Raises ValueError for an invalid option. The caller checks that each session is yielded once.

@@ -8,7 +8,7 @@ from django.db.models import F
 
 from backendai.compute.auditing import Check, Violations, World
 from backendai.compute.status import LIVE, TERMINAL
-from backendai.serving.models import Endpoint, Replica, State, Wish
+from backendai.serving.models import DesiredState, Endpoint, Replica, State
 
 _SLACK = timedelta(minutes=2)
 
@@ -32,7 +32,7 @@ def drains_end(world: World) -> Violations:
 
 def numbers_are_within_limits(world: World) -> Violations:
     """S-03: the wanted number of an endpoint that runs is within its limits, or 0 while it sleeps."""
-    rows = Endpoint.objects.filter(wish=Wish.RUN, desired__gt=F("maximum"), created_at__lt=world.now - _SLACK)
+    rows = Endpoint.objects.filter(wish=DesiredState.RUN, desired__gt=F("maximum"), created_at__lt=world.now - _SLACK)
     late = rows.exclude(scaled_at__gt=world.now - _SLACK)
     return [f"endpoint {one.pk} wants {one.desired} replicas, {one.maximum} are allowed" for one in late]
 

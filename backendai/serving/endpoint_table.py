@@ -16,7 +16,7 @@ from django.utils import timezone
 from backendai.cluster.app_domains import portal_origins
 from backendai.compute.models import Kernel
 from backendai.compute.status import Status
-from backendai.serving.models import Endpoint, EndpointToken, Replica, ScalingRecord, State, Wish
+from backendai.serving.models import DesiredState, Endpoint, EndpointToken, Replica, ScalingRecord, State
 
 FORMAT = 3
 ANYBODY = "anybody"  # in the place of a token's id where none is needed
@@ -162,7 +162,7 @@ def _entry(endpoint: Endpoint, tokens: tuple[TokenEntry, ...], replicas: tuple[R
         id=str(endpoint.pk),
         label=endpoint.label,
         version=endpoint.version,
-        is_stopped=endpoint.wish != Wish.RUN,
+        is_stopped=endpoint.wish != DesiredState.RUN,
         can_sleep=endpoint.minimum == 0,
         is_public=endpoint.is_public,
         concurrency=endpoint.concurrency,

@@ -30,7 +30,7 @@ from backendai.serving.reading_models import ServingProxy as ServingProxy
 MOST_REPLICAS = 100
 
 
-class Wish(models.TextChoices):
+class DesiredState(models.TextChoices):
     """What its owner wants of an endpoint."""
 
     RUN = "run", "run"
@@ -59,7 +59,7 @@ class Endpoint(models.Model):
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="endpoints")
     project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="endpoints")
     resource_group = models.ForeignKey(ResourceGroup, on_delete=models.PROTECT, related_name="endpoints")
-    wish = models.CharField(max_length=16, choices=Wish, default=Wish.RUN)
+    wish = models.CharField(max_length=16, choices=DesiredState, default=DesiredState.RUN)
     current = models.ForeignKey("Revision", null=True, on_delete=models.PROTECT, related_name="+")
     next = models.ForeignKey("Revision", null=True, blank=True, on_delete=models.PROTECT, related_name="+")
     minimum = models.PositiveSmallIntegerField(default=1, validators=[MaxValueValidator(MOST_REPLICAS)])

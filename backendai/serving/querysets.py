@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from django.db import models
 from django.db.models import Q
 
-from backendai.scheduler.serving.snapshot import ReplicaState, Wish
+from backendai.scheduler.serving.snapshot import DesiredState, ReplicaState
 
 if TYPE_CHECKING:
     from backendai.accounts.models import User
@@ -26,11 +26,11 @@ class EndpointQuerySet(models.QuerySet[Any]):
 
     def live(self) -> EndpointQuerySet:
         """Not deleted."""
-        return self.exclude(wish=Wish.DELETED)
+        return self.exclude(wish=DesiredState.DELETED)
 
     def unfinished(self) -> EndpointQuerySet:
         """Not deleted, or deleted with replicas that have not ended."""
-        return self.filter(~Q(wish=Wish.DELETED) | Q(replicas__in=self._live_replicas())).distinct()
+        return self.filter(~Q(wish=DesiredState.DELETED) | Q(replicas__in=self._live_replicas())).distinct()
 
     def _live_replicas(self) -> models.QuerySet[Any]:
         replicas: models.QuerySet[Any] = self.model.replicas.rel.related_model.objects.live()

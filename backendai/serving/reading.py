@@ -15,12 +15,12 @@ from backendai.compute.models import Kernel
 from backendai.compute.status import PLACED, Status
 from backendai.core.slots import is_accelerator
 from backendai.scheduler.serving.snapshot import (
+    DesiredState,
     EndpointView,
     ReplicaState,
     ReplicaView,
     RevisionView,
     RuleView,
-    Wish,
 )
 from backendai.serving.measures import Reading, highest, load_of, metrics_of, with_peaks
 from backendai.serving.models import (
@@ -46,7 +46,7 @@ _READING = tuple(Reading._fields)
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ObservedReplica:
     """A replica with its session, and what app proxies say of it. ``answering``: by live proxy."""
 
     replica: Replica
@@ -73,7 +73,7 @@ class Picture:
     now: datetime
     endpoints: Mapping[UUID, Endpoint]
     views: Mapping[UUID, EndpointView]
-    seen: Mapping[UUID, Seen]
+    seen: Mapping[UUID, ObservedReplica]
     peaks: Mapping[UUID, list[list[float]]]
     proxies: Sequence[ServingProxy]  # that may hold an endpoint table, heard lately or not
     versions: Mapping[tuple[UUID, str], int]  # endpoint and proxy → the version in the proxy's table
@@ -94,7 +94,7 @@ def read_picture(now: datetime, endpoint_ids: Collection[UUID] | None = None) ->
     rules, errors = _rules(endpoints), _answers_by_revision(endpoints)
     versions = {(pk, proxy): version for pk, rows in readings.items() for proxy, version in rows[1].items()}
     is_partial = any(one.name not in heard and one.seen_at > now - GONE for one in proxies)
-    own: defaultdict[UUID, list[Seen]] = defaultdict(list)
+    own: defaultdict[UUID, list[ObservedReplica]] = defaultdict(list)
     for one in replicas:
         own[one.endpoint_id].append(seen[one.pk])
     measured = [one for pk, ones in own.items() if _looks_at_gpu(rules[pk]) for one in ones]
@@ -117,7 +117,7 @@ def _endpoint_view(endpoint: Endpoint, errors: Mapping[UUID, tuple[int, int]]) -
     revisions = [one for one in (endpoint.current, endpoint.next) if one is not None]
     return EndpointView(
         id=endpoint.pk,
-        wish=Wish(endpoint.wish),
+        wish=DesiredState(endpoint.wish),
         current=endpoint.current.number if endpoint.current else 0,
         next=endpoint.next.number if endpoint.next else None,
         minimum=endpoint.minimum,
@@ -135,7 +135,7 @@ def _endpoint_view(endpoint: Endpoint, errors: Mapping[UUID, tuple[int, int]]) -
     )
 
 
-def _replica_view(one: Seen, now: datetime) -> ReplicaView:
+def _replica_view(one: ObservedReplica, now: datetime) -> ReplicaView:
     replica, session = one.replica, one.replica.session
     waits = session.status == Status.PENDING
     lost = any(is_lost for _, is_lost, _ in one.agents)
@@ -169,7 +169,9 @@ def _book_lasts() -> timedelta:
     return timedelta(seconds=settings.SERVING_TRUST)
 
 
-def _seen(replicas: Sequence[Replica], proxies: Sequence[ServingProxy], heard: Collection[str]) -> dict[UUID, Seen]:
+def _seen(
+    replicas: Sequence[Replica], proxies: Sequence[ServingProxy], heard: Collection[str]
+) -> dict[UUID, ObservedReplica]:
     """Return each replica with what proxies say of it. One that was cut off from the database says nothing of health,
     and its requests are still open: its last number counts until it starts again."""
     boots = {one.name: one.boot for one in proxies}
@@ -189,7 +191,7 @@ def _seen(replicas: Sequence[Replica], proxies: Sequence[ServingProxy], heard: C
             answering[sight.replica_id][sight.proxy] = sight.is_answering
             messages[sight.replica_id] = sight.message
     return {
-        pk: Seen(one, tuple(agents[one.session_id]), answering[pk], opened[pk], messages.get(pk, ""))
+        pk: ObservedReplica(one, tuple(agents[one.session_id]), answering[pk], opened[pk], messages.get(pk, ""))
         for pk, one in ((one.pk, one) for one in replicas)
     }
 
@@ -249,7 +251,7 @@ def _gpu_use(session_ids: Sequence[UUID], now: datetime) -> dict[UUID, float]:
     return found
 
 
-def _mean_gpu(replicas: Sequence[Seen], gpu: Mapping[UUID, float]) -> float | None:
+def _mean_gpu(replicas: Sequence[ObservedReplica], gpu: Mapping[UUID, float]) -> float | None:
     used = [gpu[one.replica.session_id] for one in replicas if one.replica.session_id in gpu]
     return sum(used) / len(used) if used else None
 

@@ -14,7 +14,7 @@ from backendai.scheduler.serving.rollout import starts_again
 from backendai.scheduler.serving.snapshot import EndpointView, Reason
 from backendai.serving.measures import Reading, quantile, spans_of
 from backendai.serving.models import Endpoint, ProxyReading, Replica
-from backendai.serving.reading import Picture, Seen, read_picture
+from backendai.serving.reading import ObservedReplica, Picture, read_picture
 from backendai.serving.services.acting import Decision, decide
 from backendai.usage.samples import accelerator_parts
 
@@ -22,14 +22,14 @@ MOST_POINTS = 240
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class EndpointSummary:
     """An endpoint as it is now. ``reason``: why it is as it is, the most pressing one."""
 
     endpoint: Endpoint
     view: EndpointView
     health: Health
     decision: Decision
-    replicas: tuple[Seen, ...]
+    replicas: tuple[ObservedReplica, ...]
 
     @property
     def ready(self) -> int:
@@ -75,11 +75,11 @@ def url_of(endpoint: Endpoint) -> str:
     return origin_of(f"{endpoint.label}.{app_domain_of('')}")
 
 
-def shown(endpoints: Iterable[Endpoint], now: datetime) -> list[Shown]:
+def shown(endpoints: Iterable[Endpoint], now: datetime) -> list[EndpointSummary]:
     """Return these endpoints as they are now, in their order. Eight queries."""
     rows = list(endpoints)
     picture = read_picture(now, [one.pk for one in rows])
-    by_endpoint: defaultdict[UUID, list[Seen]] = defaultdict(list)
+    by_endpoint: defaultdict[UUID, list[ObservedReplica]] = defaultdict(list)
     for seen in picture.seen.values():
         by_endpoint[seen.replica.endpoint_id].append(seen)
     return [_shown(one, picture, by_endpoint[one.pk]) for one in rows if one.pk in picture.views]
@@ -133,8 +133,8 @@ def _point(
     )
 
 
-def _shown(endpoint: Endpoint, picture: Picture, replicas: Sequence[Seen]) -> Shown:
+def _shown(endpoint: Endpoint, picture: Picture, replicas: Sequence[ObservedReplica]) -> EndpointSummary:
     view = picture.views[endpoint.pk]
     # The picture's row has its revisions at hand; the one that came may have less.
     row = picture.endpoints[endpoint.pk]
-    return Shown(row, view, health_of(view), decide(view, picture.now), tuple(replicas))
+    return EndpointSummary(row, view, health_of(view), decide(view, picture.now), tuple(replicas))

@@ -32,7 +32,7 @@ BucketKey = tuple[int, str, str, int, str, str]  # group, user, project, domain,
 
 
 @dataclass(frozen=True, slots=True)
-class _Stretch:
+class _UsageInterval:
     """A part of one kernel's placement: from the time up to which it is counted to the time up to which it can be
     counted now."""
 
@@ -101,7 +101,7 @@ def _columns(kernels: QuerySet[Kernel]) -> Iterable[tuple[Any, ...]]:
     )  # fmt: skip
 
 
-def _stretch(row: tuple[Any, ...], now: datetime) -> _Stretch | None:
+def _stretch(row: tuple[Any, ...], now: datetime) -> _UsageInterval | None:
     """Return the part of this kernel's placement to count; None if all of it is counted."""
     pk, generation, status, moved_from, changed_at, ended_at, slots, placed_at, *rest = row
     *holder, seen_generation, seen_until, seen_closed = rest
@@ -114,7 +114,7 @@ def _stretch(row: tuple[Any, ...], now: datetime) -> _Stretch | None:
         return None
     if end is None and status not in PLACED:  # it had gone back to wait before it was cancelled, at an unknown time
         end = begin
-    return _Stretch(
+    return _UsageInterval(
         kernel_id=pk,
         generation=generation,
         begin=begin,
@@ -131,7 +131,7 @@ def _end_of_placement(status: str, moved_from: str, changed_at: datetime, ended_
     return changed_at if status == Status.PENDING else None
 
 
-def _amounts(stretches: Iterable[_Stretch]) -> dict[BucketKey, float]:
+def _amounts(stretches: Iterable[_UsageInterval]) -> dict[BucketKey, float]:
     amounts: dict[BucketKey, float] = defaultdict(float)
     for one in stretches:
         group, user, project, domain = one.holder

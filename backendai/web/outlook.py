@@ -16,7 +16,7 @@ from backendai.compute.spec import SessionSpec
 from backendai.compute.status import Status
 from backendai.core.errors import UserError
 from backendai.core.slots import Slots
-from backendai.planning.explain import Ahead, Explanation, Verdict, explain
+from backendai.planning.explain import Explanation, SessionAhead, Verdict, explain
 from backendai.planning.preview import preview
 from backendai.planning.turns import Busy, turn_of
 from backendai.scheduler.plan import Reason, Step
@@ -68,7 +68,7 @@ class Outlook:
     never: bool
     message: str
     agents: tuple[str, ...]
-    ahead: tuple[Ahead, ...]
+    ahead: tuple[SessionAhead, ...]
     others: int
     steps: tuple[Step, ...]
     changes: tuple[Change, ...]

@@ -22,7 +22,7 @@ from pydantic import ValidationError
 from backendai.catalog.services import record_images_of
 from backendai.cluster.models import Agent
 from backendai.cluster.services import agent_of_token, agents_of_tokens, hold_back, note_refused, record_syncs
-from backendai.compute.services.node_view import Asking, work_for_each
+from backendai.compute.services.node_view import WorkRequest, work_for_each
 from backendai.compute.services.reports import ReceivedReport, Verdict, kernels_reported
 from backendai.compute.services.unknown_kernels import note_unknown
 from backendai.controller.node_limits import is_too_much, too_fast
@@ -158,11 +158,11 @@ def _take_images(told: Sequence[tuple[_Heard, SyncUp]]) -> _Refused:
     return {}
 
 
-def _asking(one: _Heard) -> Asking:
+def _asking(one: _Heard) -> WorkRequest:
     up = one.node.up
     known = frozenset(one.node.known)
     if up is None:
-        return Asking(one.agent, known=known)
+        return WorkRequest(one.agent, known=known)
     want_images = up.images is None and up.images_digest != one.agent.images_digest
     kept = frozenset((told.kernel_id, told.generation) for told in up.unknown if told.kept)
-    return Asking(one.agent, up.kernels, kept, want_images, known)
+    return WorkRequest(one.agent, up.kernels, kept, want_images, known)

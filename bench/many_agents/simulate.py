@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from types import FrameType
 from typing import Any
 
-from backendai.agent.backends.simulated import Pace, SimulatedBackend
+from backendai.agent.backends.simulated import SimulatedBackend, SimulatedDurations
 from backendai.agent.config import NodeSettings, read_settings
 from backendai.agent.credentials import lock_data
 from backendai.agent.gateway import Gateway, GatewayView
@@ -123,7 +123,7 @@ def _environ(options: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _backend(settings: NodeSettings, who: FleetCredentials, options: Mapping[str, Any]) -> SimulatedBackend:
-    pace = Pace(
+    pace = SimulatedDurations(
         start_seconds=options["start_seconds"],
         batch_seconds=options["batch_seconds"],
         time_scale=options["time_scale"],

@@ -7,11 +7,11 @@ from typing import Any, NoReturn
 from uuid import UUID
 
 from backendai.agent.backends.base import Backend, BackendError, Ended, Started, StartFailed
-from backendai.agent.backends.simulated import Pace, SimulatedBackend
+from backendai.agent.backends.simulated import SimulatedBackend, SimulatedDurations
 from backendai.core.slots import Slots
 from backendai.wire.messages import KernelSighting, KernelSpec
 
-AT_ONCE = Pace(start_seconds=0, batch_seconds=0, line_seconds=0, pull_seconds=0, time_scale=0)
+AT_ONCE = SimulatedDurations(start_seconds=0, batch_seconds=0, line_seconds=0, pull_seconds=0, time_scale=0)
 FIRST_WORDS = "The engine refuses to start the kernel."
 LAST_WORDS = "The kernel died soon after its start."
 NO_ANSWER = "The engine does not answer."

@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import Event, RLock
 from uuid import UUID
 
-from backendai.agent.backends.abilities import Committing, Homely, Imaging, Streaming
+from backendai.agent.backends.abilities import Committing, HomeProviding, Imaging, Streaming
 from backendai.agent.backends.base import (
     NOBODY,
     BackendError,
@@ -19,8 +19,8 @@ from backendai.agent.backends.base import (
     ImageNotFound,
     KernelEvent,
     KernelGone,
-    Made,
     Progress,
+    SavedImage,
     StaleGeneration,
     Started,
     Terminal,
@@ -66,7 +66,7 @@ class MemoryTerminal(Terminal):
         self.closed = True
 
 
-class MemoryBackend(Imaging, Committing, Streaming, Homely):
+class MemoryBackend(Imaging, Committing, Streaming, HomeProviding):
     """``said`` is every call that changes something, in order."""
 
     name = "memory"
@@ -125,14 +125,14 @@ class MemoryBackend(Imaging, Committing, Streaming, Homely):
     def home_folder(self, kernel_id: UUID) -> Path | None:
         return self.home_folders.get(kernel_id)
 
-    def commit(self, spec: CommitSpec) -> Made:
+    def commit(self, spec: CommitSpec) -> SavedImage:
         self.said.append("commit")
         if self.failure:
             raise self.failure
         if spec.kernel_id not in self.entries:
             raise KernelGone("The session ended before the image was created.")
         self.pulled.add(spec.reference)
-        return Made(size_bytes=1000)
+        return SavedImage(size_bytes=1000)
 
     def push_image(self, spec: CommitSpec, *, progress: Progress) -> str:
         self.said.append("push")

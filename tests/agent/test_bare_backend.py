@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from backendai.agent.backends import docker_cluster
-from backendai.agent.backends.abilities import Committing, Homely, Imaging, Measuring, Mounting, Streaming
+from backendai.agent.backends.abilities import Committing, HomeProviding, Imaging, Measuring, Mounting, Streaming
 from backendai.agent.backends.base import Backend, Ended, KernelEvent, Started
 from backendai.agent.backends.docker import DockerBackend
 from backendai.agent.capabilities import capabilities_of
@@ -79,7 +79,7 @@ def test_a_kernel_lives_and_ends_on_it_and_a_missing_image_is_told() -> None:
 def test_it_claims_nothing_and_is_asked_for_nothing_else() -> None:
     bare = BareBackend(MemoryBackend())
     assert capabilities_of(bare) == set()
-    assert not isinstance(bare, Committing | Homely | Imaging | Measuring | Mounting | Streaming)
+    assert not isinstance(bare, Committing | HomeProviding | Imaging | Measuring | Mounting | Streaming)
     assert (bare.notes(), bare.fault(), bare.engine(), bare.storage(), bare.overfull()) == ([], "", "", [], [])
 
 

@@ -9,7 +9,7 @@ import pytest
 from docker import APIClient
 
 from backendai.agent.backends import docker_layers
-from backendai.agent.backends.base import BackendError, Overfull
+from backendai.agent.backends.base import BackendError, LimitExceeded
 from backendai.agent.backends.docker import DockerBackend
 from backendai.agent.backends.docker_create import container_body
 from backendai.agent.backends.docker_engine import Engine
@@ -62,7 +62,7 @@ class Walks(Layers):
         self.walks += 1
         return sorted(self.layers, key=lambda layer: layer.size, reverse=True)
 
-    def ask(self) -> list[Overfull]:
+    def ask(self) -> list[LimitExceeded]:
         found = self.overfull()
         with self._measuring:  # its thread has ended
             return found
@@ -203,7 +203,7 @@ def test_it_finds_the_container_that_fills_the_disk(
     shell(engine, modest.kernel_id, "dd if=/dev/zero of=/home/work/fill bs=1M count=10")
     if by_engine:  # as an agent that cannot look into them
         monkeypatch.setattr(docker_layers.os, "geteuid", lambda: 1000)
-    named = list[Overfull]()
+    named = list[LimitExceeded]()
     until(lambda: bool(named.extend(backend.overfull()) or named))
     assert [(over.kernel_id, over.reason) for over in named] == [(greedy.kernel_id, "layer-full")]
     assert "It holds 24" in named[0].message and "16 MiB" in named[0].message

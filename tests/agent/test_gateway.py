@@ -13,10 +13,10 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from backendai.agent.backends.base import Ended
-from backendai.agent.backends.simulated import Pace, SimulatedBackend
+from backendai.agent.backends.simulated import SimulatedBackend, SimulatedDurations
 from backendai.agent.gateway import Gateway, GatewayView
 from backendai.agent.roster import Roster
-from backendai.agent.terminal import WINDOW_BYTES, Acknowledge, Resize, Window, read_control
+from backendai.agent.terminal import WINDOW_BYTES, Acknowledge, FlowWindow, Resize, read_control
 from backendai.core.slots import Slots
 from backendai.wire.home import HomeLook
 from backendai.wire.tickets import new_private_key, public_key_of, sign_ticket
@@ -127,7 +127,7 @@ async def test_it_takes_keys_while_the_window_is_full() -> None:
 
 
 async def test_it_opens_its_window_for_a_client_that_acknowledges_fast_and_closes_it_again() -> None:
-    window = Window(WINDOW_BYTES, widest=4 * WINDOW_BYTES)
+    window = FlowWindow(WINDOW_BYTES, widest=4 * WINDOW_BYTES)
 
     async def acknowledge_for_a_second(started_at: float, bytes_per_second: int) -> int:
         """Returns how many bytes are sent then until there is no room."""
@@ -284,7 +284,7 @@ async def test_it_reads_the_output_of_an_app_and_of_nothing_else() -> None:
 
 
 async def test_code_runs_for_holders_of_a_ticket_to_execute_only() -> None:
-    backend = SimulatedBackend(deployment="test", capacity=Slots({"cpu": 4000}), pace=Pace(time_scale=0))
+    backend = SimulatedBackend(deployment="test", capacity=Slots({"cpu": 4000}), pace=SimulatedDurations(time_scale=0))
     spec, roster = make_spec(image="simulated/python", generation=2), Roster()
     await asyncio.to_thread(backend.start, spec)
     roster.note(spec.kernel_id, 2)

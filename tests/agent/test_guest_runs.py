@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from backendai.agent.backends.base import KernelGone
-from backendai.agent.guest.checking import Changes
+from backendai.agent.guest.checking import ChangeSignal
 from backendai.agent.guest.following import Follower
 from backendai.agent.guest.guest import Guest
 from backendai.agent.guest.interpreter import InterpreterFailed
@@ -100,7 +100,7 @@ async def test_a_run_is_on_the_disk_when_it_is_accepted_whether_it_runs_or_waits
 async def test_of_many_runs_only_those_with_something_new_are_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    changes, journal, runs = Changes(), Journal(tmp_path), dict[str, Run]()
+    changes, journal, runs = ChangeSignal(), Journal(tmp_path), dict[str, Run]()
 
     def add(name: str) -> Run:
         run = runs[name] = Run(journal, new_record(len(runs) + 1, order_of(name)), changes.tell)

@@ -16,7 +16,7 @@ from backendai.agent.backends import process_start
 from backendai.agent.backends.base import Backend
 from backendai.agent.backends.process import IMAGE, ProcessBackend
 from backendai.agent.backends.process_sandbox import Isolation
-from backendai.agent.backends.simulated import Pace, SimulatedBackend
+from backendai.agent.backends.simulated import SimulatedBackend, SimulatedDurations
 from backendai.core.slots import Slots
 from tests.agent.guest_contract import Asker, GuestContract, ProgramContract, result_of, text_of
 from tests.agent.interpreters import ensure_jupyter_environments
@@ -39,7 +39,7 @@ class TestSimulated(GuestContract):
     @pytest.fixture
     def backend(self) -> Iterator[Backend]:
         capacity = Slots({"cpu": 4000, "mem": 2**40})
-        backend = SimulatedBackend(deployment="test", capacity=capacity, pace=Pace(time_scale=0))
+        backend = SimulatedBackend(deployment="test", capacity=capacity, pace=SimulatedDurations(time_scale=0))
         yield backend
         backend.close()
 

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from backendai.agent.backends.base import BackendError, Ended, KernelEvent, Overfull, StartFailed
+from backendai.agent.backends.base import BackendError, Ended, KernelEvent, LimitExceeded, StartFailed
 from backendai.agent.watcher import Watcher
 from backendai.wire.messages import KernelReport, KernelState
 from backendai.wire.pulls import RegistryAccess
@@ -452,7 +452,7 @@ def test_it_ends_a_kernel_that_holds_too_much_and_says_by_how_much(reason: str) 
     node = Node()
     kernel_id = start(node)
     message = "Its home folder holds 12 GiB; it may hold 10 GiB."
-    node.backend.overfull = lambda: [Overfull(kernel_id, message, reason)]
+    node.backend.overfull = lambda: [LimitExceeded(kernel_id, message, reason)]
     node.kernels.end_overfull()
     node.settle()
     last = node.portal.reports[-1]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from backendai.agent.backends.base import BackendError
-from backendai.agent.backends.simulated import Pace, SimulatedBackend
+from backendai.agent.backends.simulated import SimulatedBackend, SimulatedDurations
 from backendai.agent.machine import Machine
 from backendai.core.slots import Slots
 from backendai.wire.messages import SyncUp
@@ -32,7 +32,7 @@ def say(machine: Machine) -> SyncUp:
 
 
 def test_an_engine_that_is_down_has_not_lost_its_images() -> None:
-    engine = Engine(deployment="test", capacity=Slots.parse({"cpu": 4, "mem": "8g"}), pace=Pace())
+    engine = Engine(deployment="test", capacity=Slots.parse({"cpu": 4, "mem": "8g"}), pace=SimulatedDurations())
     engine.is_down = True
     machine = Machine(engine, offered=lambda capacity: capacity, gateway_url="")
     told = say(machine)
@@ -46,7 +46,7 @@ def test_an_engine_that_is_down_has_not_lost_its_images() -> None:
 def test_it_says_how_much_disk_is_free_and_when_that_is_below_its_reserve(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine = Engine(deployment="test", capacity=Slots.parse({"cpu": 4, "mem": "8g"}), pace=Pace())
+    engine = Engine(deployment="test", capacity=Slots.parse({"cpu": 4, "mem": "8g"}), pace=SimulatedDurations())
     engine.storage = lambda: [tmp_path, Path("/nowhere")]  # type: ignore[method-assign]
     engine.engine = lambda: "Docker 20.10.24"  # type: ignore[method-assign]
     usage = {"free": 6 * 2**30}
@@ -70,7 +70,7 @@ def disk_of(folder: Path, there: Path, free: int) -> Any:
 
 
 def test_it_says_how_busy_the_machine_is() -> None:
-    engine = Engine(deployment="test", capacity=Slots.parse({"cpu": 4, "mem": "8g"}), pace=Pace())
+    engine = Engine(deployment="test", capacity=Slots.parse({"cpu": 4, "mem": "8g"}), pace=SimulatedDurations())
     live = say(Machine(engine, offered=lambda capacity: capacity, gateway_url="")).live
     assert live is not None and live.mem_used is not None and live.mem_total is not None and live.load is not None
     assert 0 < live.mem_used < live.mem_total

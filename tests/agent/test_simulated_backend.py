@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from backendai.agent.backends.base import Backend, BackendError, KernelGone, StartFailed
-from backendai.agent.backends.simulated import IMAGE, Pace, SimulatedBackend
+from backendai.agent.backends.simulated import IMAGE, SimulatedBackend, SimulatedDurations
 from backendai.core.slots import Slots
 from tests.agent.backend_contract import BackendContract
 from tests.agent.contract_tools import NewSpec, ended_of
@@ -19,7 +19,7 @@ from tests.agent.fakes import EngineDown, FailsAtOnce, FailsLate, InstantBackend
 from tests.agent.specs import make_spec
 
 ROOM = Slots.parse({"cpu": 64, "mem": "256g"})
-QUICK = Pace(start_seconds=1, line_seconds=1, time_scale=0.01)
+QUICK = SimulatedDurations(start_seconds=1, line_seconds=1, time_scale=0.01)
 
 
 class Clock:
@@ -37,7 +37,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def timed(clock: Clock) -> SimulatedBackend:
-    pace = Pace(start_seconds=0, batch_seconds=30, line_seconds=10)
+    pace = SimulatedDurations(start_seconds=0, batch_seconds=30, line_seconds=10)
     return SimulatedBackend(deployment="test", capacity=ROOM, pace=pace, clock=clock)
 
 
@@ -121,7 +121,7 @@ def test_it_logs_a_line_whenever_one_is_due(timed: SimulatedBackend, clock: Cloc
 
 
 def test_it_spends_no_time_at_scale_zero(clock: Clock) -> None:
-    pace = Pace(start_seconds=3600, batch_seconds=3600, time_scale=0)
+    pace = SimulatedDurations(start_seconds=3600, batch_seconds=3600, time_scale=0)
     backend = SimulatedBackend(deployment="test", capacity=ROOM, pace=pace, clock=clock)
     spec = make_spec(session_type="batch")
     backend.start(spec)

@@ -11,11 +11,11 @@ import pytest
 
 from backendai.agent.accelerators.base import ProcessUse, Use
 from backendai.agent.accelerators.inventory import Accelerators
-from backendai.agent.accelerators.tally import Tally
+from backendai.agent.accelerators.tally import DeviceReadings
 from backendai.agent.backends.abilities import Measuring
 from backendai.agent.backends.base import BackendError
 from backendai.agent.backends.cgroup_counters import Counters, folders_of, network_bytes, read
-from backendai.agent.backends.simulated import Pace, SimulatedBackend
+from backendai.agent.backends.simulated import SimulatedBackend, SimulatedDurations
 from backendai.agent.readings import Reading
 from backendai.agent.usage import UsageSampler
 from backendai.core.slots import Slots
@@ -168,7 +168,7 @@ def test_the_sync_carries_it_to_the_portal_once() -> None:
 # -- accelerators ------------------------------------------------------------------------------------------------------
 def test_devices_are_told_as_the_mean_of_all_looks() -> None:
     one, other = uuid4(), uuid4()
-    tally = Tally()
+    tally = DeviceReadings()
     tally.add({"GPU": Use(80.0, 500, {7: ProcessUse(60.0, 300), 8: ProcessUse(20.0, 200)})}, {7: one, 8: other})
     tally.add({"GPU": Use(40.0, 300, {7: ProcessUse(40.0, 300)})}, {7: one})
     told = tally.drain()["GPU"]
@@ -187,7 +187,7 @@ def test_devices_are_told_as_the_mean_of_all_looks() -> None:
     ],
 )
 def test_it_says_whether_every_process_is_known(use: Use, complete: bool) -> None:
-    tally = Tally()
+    tally = DeviceReadings()
     tally.add({"GPU": use}, {})
     assert tally.drain()["GPU"].is_complete is complete
 
@@ -248,7 +248,10 @@ def test_it_adds_up_networks_but_for_the_loopback(tmp_path: Path) -> None:
 def test_simulated_kernels_pretend_within_what_they_were_given() -> None:
     clock = Clock()
     backend = SimulatedBackend(
-        deployment="test", capacity=Slots.parse({"cpu": 4, "mem": "8g"}), pace=Pace(time_scale=0.0), clock=clock
+        deployment="test",
+        capacity=Slots.parse({"cpu": 4, "mem": "8g"}),
+        pace=SimulatedDurations(time_scale=0.0),
+        clock=clock,
     )
     spec = make_spec(slots={"cpu": "2", "mem": "1000000", "cuda.device": "1"}, devices={"cuda.device": {"SIM-0": "1"}})
     backend.start(spec)

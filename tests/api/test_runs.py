@@ -19,7 +19,7 @@ from django.test import Client
 
 from backendai.accounts.models import User
 from backendai.activity.models import AuditEntry
-from backendai.agent.backends.simulated import Pace, SimulatedBackend
+from backendai.agent.backends.simulated import SimulatedBackend, SimulatedDurations
 from backendai.agent.gateway import Gateway, GatewayView
 from backendai.agent.roster import Roster
 from backendai.cluster.models import Agent
@@ -48,7 +48,7 @@ def meter(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 def node(session: ComputeSession) -> Iterator[SimulatedBackend]:
     """A gateway in a thread that holds the session's main kernel."""
     kernel = session.kernels.get(rank=0)
-    backend = SimulatedBackend(deployment="test", capacity=Slots({"cpu": 4000}), pace=Pace(time_scale=0))
+    backend = SimulatedBackend(deployment="test", capacity=Slots({"cpu": 4000}), pace=SimulatedDurations(time_scale=0))
     backend.start(make_spec(kernel_id=kernel.pk, generation=kernel.generation, image="simulated/python"))
     roster, ready, address, loops = Roster(), threading.Event(), [], []
     roster.note(kernel.pk, kernel.generation)

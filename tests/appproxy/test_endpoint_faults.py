@@ -22,7 +22,7 @@ from backendai.appproxy.endpoints.replicas import FRESH_SECONDS, Known
 from backendai.gateways.targets import Target
 from backendai.gateways.tunnel import NoTunnel, TunnelConnector, address_through, new_client
 from backendai.serving.endpoint_table import ReplicaEntry
-from backendai.serving.models import Endpoint, ReplicaSight, Wish
+from backendai.serving.models import DesiredState, Endpoint, ReplicaSight
 from backendai.serving.services.endpoints import set_wish
 from backendai.serving.services.tokens import create_token, revoke_token
 from tests.appproxy.endpoint_stage import Stage, endpoint_stage
@@ -255,7 +255,7 @@ def test_a_request_that_is_held_for_an_endpoint_that_is_stopped_is_told_so() -> 
         async with endpoint_stage(0) as here:
             held = asyncio.create_task(here.ask())
             await here.until(lambda: Endpoint.objects.filter(desired=1).exists(), steps=False)
-            await sync_to_async(set_wish)(here.endpoint, here.cast.alice, Wish.STOPPED)
+            await sync_to_async(set_wish)(here.endpoint, here.cast.alice, DesiredState.STOPPED)
             assert await error_code(await held) == (503, "endpoint-stopped")
 
     asyncio.run(scene())
@@ -267,7 +267,7 @@ def test_a_request_that_queues_for_an_endpoint_that_is_stopped_is_told_so() -> N
             await asked(here)
             queued = asyncio.create_task(here.ask())
             await here.until(lambda: here.endpoint.readings.filter(queued=1).exists(), steps=False)
-            await sync_to_async(set_wish)(here.endpoint, here.cast.alice, Wish.STOPPED)
+            await sync_to_async(set_wish)(here.endpoint, here.cast.alice, DesiredState.STOPPED)
             assert await error_code(await queued) == (503, "endpoint-stopped")
 
     asyncio.run(scene())
@@ -346,7 +346,7 @@ def test_an_endpoint_that_goes_while_a_body_comes_answers_in_words() -> None:
 
             asks = asyncio.create_task(here.ask("POST", "/v1/completions", data=slowly(), headers=COMMON))
             await sent.wait()
-            await sync_to_async(set_wish)(here.endpoint, here.cast.alice, Wish.DELETED)
+            await sync_to_async(set_wish)(here.endpoint, here.cast.alice, DesiredState.DELETED)
             while (await here.ask()).status == 503:
                 await asyncio.sleep(0.05)
             gone.set()

@@ -17,7 +17,7 @@ from django.db import DatabaseError
 
 from backendai.appproxy.endpoints import keeper as keeper_module
 from backendai.appproxy.endpoints import service as service_module
-from backendai.serving.models import Endpoint, Replica, State, Wish
+from backendai.serving.models import DesiredState, Endpoint, Replica, State
 from backendai.serving.services.endpoints import change_endpoint, set_wish
 from backendai.serving.services.tokens import create_token, revoke_token
 from tests.appproxy.endpoint_stage import endpoint_stage
@@ -265,7 +265,7 @@ def test_a_look_that_has_begun_is_not_shared(tmp_path: Path, monkeypatch: pytest
             looks.append(1)
             begun.set()
             await go_on.wait()
-            raise keeper_module.Away
+            raise keeper_module.DatabaseUnavailable
 
         monkeypatch.setattr(keeper, "ask", slow)
         first = asyncio.create_task(keeper.look_anew())
@@ -434,7 +434,7 @@ def test_the_replicas_of_a_deleted_endpoint_end_with_their_last_request() -> Non
             asked = asyncio.create_task(here.ask())
             while not here.models[1].requests:
                 await asyncio.sleep(0.01)
-            await sync_to_async(set_wish)(here.endpoint, here.cast.alice, Wish.DELETED)
+            await sync_to_async(set_wish)(here.endpoint, here.cast.alice, DesiredState.DELETED)
             await here.until(lambda: Replica.objects.get().state == State.DRAINING)
             here.models[1].gate.set()
             assert (await asked).status == 200

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from backendai.agent.backends.simulated import Pace, SimulatedBackend
+from backendai.agent.backends.simulated import SimulatedBackend, SimulatedDurations
 from backendai.agent.portal import PortalRefused, PortalUnreachable
 from backendai.agent.roster import Roster
 from backendai.core.errors import UserError
@@ -70,7 +70,9 @@ class World:
     def __init__(self, nodes: int = 2, **options: Any) -> None:
         self.now = 1000.0
         self.portal, self.roster = Portal(), Roster()
-        self.backend = SimulatedBackend(deployment="test", capacity=ROOM, pace=Pace(), clock=lambda: self.now)
+        self.backend = SimulatedBackend(
+            deployment="test", capacity=ROOM, pace=SimulatedDurations(), clock=lambda: self.now
+        )
         self.fleet = Fleet(self.portal, self.backend, self.roster, interval=1.0, clock=lambda: self.now, **options)
         self.fleet.add((f"n-{number}", f"t-{number}") for number in range(nodes))
 

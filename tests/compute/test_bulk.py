@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from backendai.compute.models import ComputeSession, Kernel, SchedulingRecord
 from backendai.compute.services.bulk import among, insert_rows, update_returning, update_rows
-from backendai.compute.services.moves import Why, move
+from backendai.compute.services.moves import StatusCause, move
 from backendai.compute.status import Phase, Status
 from tests.cast import Cast
 from tests.factories import make_session
@@ -63,7 +63,7 @@ def test_an_update_returns_what_the_rows_hold_afterwards(cast: Cast) -> None:
 
 def test_a_move_that_no_status_allows_moves_nothing(cast: Cast) -> None:
     session = make_session(cast.alice)
-    assert move([session.pk], Status.SCHEDULED, Why(Phase.SCHEDULE), only_from=[Status.RUNNING]) == set()
+    assert move([session.pk], Status.SCHEDULED, StatusCause(Phase.SCHEDULE), only_from=[Status.RUNNING]) == set()
     assert update_returning(ComputeSession.objects.filter(status__in=[]), {"status": "ERROR"}, ["id"]) == []
 
 

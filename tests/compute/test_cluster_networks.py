@@ -14,7 +14,7 @@ from backendai.cluster.models import Agent
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.cluster_access import processes_of
 from backendai.compute.services.kernel_specs import spec_for
-from backendai.compute.services.node_view import Asking, work_for_each
+from backendai.compute.services.node_view import WorkRequest, work_for_each
 from backendai.compute.services.place import Assignment, place_sessions
 from backendai.compute.services.reports import kernel_reported
 from backendai.compute.spec import SessionSpec
@@ -77,7 +77,7 @@ def test_each_node_is_told_the_others_and_nobody_has_the_address_of_another(
         zip(["main1", "sub1", "sub2", "sub3"], addresses, strict=True)
     )
     for_fleets = {
-        spec.kernel_id: spec for work in work_for_each([Asking(one) for one in agents]) for spec in work.start
+        spec.kernel_id: spec for work in work_for_each([WorkRequest(one) for one in agents]) for spec in work.start
     }
     assert for_fleets == {spec.kernel_id: spec for spec in specs}
 

@@ -14,7 +14,7 @@ from backendai.compute.models import Allocation, ComputeSession, Kernel, Schedul
 from backendai.compute.services.ending import terminate_session
 from backendai.compute.services.kernel_specs import spec_for
 from backendai.compute.services.losses import end_unconfirmed
-from backendai.compute.services.node_view import Asking, has_work, work_for, work_for_each
+from backendai.compute.services.node_view import WorkRequest, has_work, work_for, work_for_each
 from backendai.compute.services.reports import kernel_reported
 from backendai.compute.services.restarting import MOST_RESTARTS, wait_before
 from backendai.compute.spec import RoleSpec
@@ -116,7 +116,7 @@ def test_later_restarts_wait_and_then_the_session_ends(cast: Cast) -> None:
         session, kernels = again(session)
         assert (kernels[1].status, kernels[1].restarts) == (Status.SCHEDULED, count)
         assert has_work(agent.pk) is (count == 1), "the first is started at once"
-        started = [spec.kernel_id for spec in work_for_each([Asking(agent)])[0].start]
+        started = [spec.kernel_id for spec in work_for_each([WorkRequest(agent)])[0].start]
         assert (kernels[1].pk in started) is (count == 1)
         late = Kernel.objects.filter(pk=kernels[1].pk, starts_after__isnull=False)
         late.update(starts_after=timezone.now() - timedelta(seconds=1))

@@ -16,7 +16,7 @@ from backendai.compute.services.ending import terminate_session
 from backendai.compute.services.kernel_specs import spec_for
 from backendai.compute.services.ledger import occupied_by_agent
 from backendai.compute.services.losses import end_unconfirmed
-from backendai.compute.services.moves import Why, move
+from backendai.compute.services.moves import StatusCause, move
 from backendai.compute.services.node_view import work_for
 from backendai.compute.services.reports import kernel_reported
 from backendai.compute.spec import SessionSpec
@@ -87,14 +87,14 @@ def test_a_terminal_status_absorbs(cast: Cast) -> None:
     session = make_session(cast.alice)
     terminate_session(session, cast.alice)
     for status in Status:
-        assert move([session.pk], status, Why(Phase.REPAIR), now=timezone.now()) == set()
+        assert move([session.pk], status, StatusCause(Phase.REPAIR), now=timezone.now()) == set()
 
 
 def test_only_one_of_two_stale_copies_moves_it(cast: Cast) -> None:
     session = make_session(cast.alice)
-    why = Why(Phase.TERMINATE, "user-requested")
+    why = StatusCause(Phase.TERMINATE, "user-requested")
     assert move([session.pk], Status.CANCELLED, why) == {session.pk}
-    assert move([session.pk], Status.SCHEDULED, Why(Phase.SCHEDULE)) == set()
+    assert move([session.pk], Status.SCHEDULED, StatusCause(Phase.SCHEDULE)) == set()
 
 
 def test_the_history_chains_from_status_to_status(cast: Cast) -> None:

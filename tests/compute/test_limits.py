@@ -17,7 +17,7 @@ from backendai.compute.models import ComputeSession
 from backendai.compute.services.create import create_session
 from backendai.compute.services.ending import end_sessions
 from backendai.compute.services.limits import limit_views, recheck
-from backendai.compute.services.moves import Why
+from backendai.compute.services.moves import StatusCause
 from backendai.compute.spec import SessionSpec
 from backendai.compute.status import Phase
 from backendai.core.errors import Conflict
@@ -54,7 +54,7 @@ def test_as_many_sessions_wait_as_the_policy_allows_and_no_more(cast: Cast) -> N
         "scope": "user", "name": "alice@example.com", "what": "sessions", "number": 2, "limit": 2,
         "holder": "user alice@example.com",
     }  # fmt: skip
-    end_sessions([first.pk], Why(Phase.TERMINATE, "user-requested"), now=timezone.now())
+    end_sessions([first.pk], StatusCause(Phase.TERMINATE, "user-requested"), now=timezone.now())
     assert make_session(cast.alice)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from backendai.compute.services.kernel_specs import spec_for
-from backendai.compute.services.node_view import Asking, work_for_each
+from backendai.compute.services.node_view import WorkRequest, work_for_each
 from backendai.core.errors import NotFound
 from tests.cast import Cast
 from tests.factories import make_agent, make_image, make_session, place
@@ -27,7 +27,7 @@ def test_a_spec_is_read_at_once_and_is_the_one_that_fleets_get(
         cast.alice, image="jupyter", cluster_size=kernels, environ={"SEED": "7", "OPENBLAS_NUM_THREADS": "2"}
     )
     place(session, agent)
-    for_fleets = {spec.kernel_id: spec for spec in work_for_each([Asking(agent)])[0].start}
+    for_fleets = {spec.kernel_id: spec for spec in work_for_each([WorkRequest(agent)])[0].start}
     for kernel in session.kernels.all():
         with django_assert_num_queries(queries):
             spec = spec_for(agent, kernel.pk)

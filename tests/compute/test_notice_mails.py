@@ -14,7 +14,7 @@ from django.utils import timezone
 from backendai.activity.notices import choose
 from backendai.compute.models import SessionNotice
 from backendai.compute.services.ending import end_sessions
-from backendai.compute.services.moves import Why
+from backendai.compute.services.moves import StatusCause
 from backendai.compute.services.notice_mails import has_mails, send_mails
 from backendai.compute.status import Phase
 from backendai.controller.mail_texts import mail_of
@@ -31,7 +31,7 @@ def _mail_server(settings: Any) -> None:
 
 def fail(owner: Any, name: str) -> None:
     session = make_running_session(owner, make_agent(), name=name)
-    end_sessions([session.pk], Why(Phase.RUN, "agent-lost", "Its node has not answered."), now=timezone.now())
+    end_sessions([session.pk], StatusCause(Phase.RUN, "agent-lost", "Its node has not answered."), now=timezone.now())
 
 
 def test_it_is_sent_once_to_those_who_asked_for_this_kind(cast: Cast) -> None:

@@ -13,7 +13,7 @@ from backendai.compute.models import ComputeSession, SessionNotice
 from backendai.compute.services import notices
 from backendai.compute.services.draining import cancel_drain, start_drain
 from backendai.compute.services.ending import end_sessions, terminate_session
-from backendai.compute.services.moves import Why
+from backendai.compute.services.moves import StatusCause
 from backendai.compute.services.reports import kernel_reported
 from backendai.compute.status import Phase
 from backendai.controller.repair import repair
@@ -81,10 +81,10 @@ def test_an_end_is_news_when_its_owner_did_not_ask_for_it(cast: Cast) -> None:
     own, others, swept = (make_running_session(cast.alice, agent, name=name) for name in ("mine", "others", "swept"))
     terminate_session(own, cast.alice)
     terminate_session(others, cast.dana)
-    why = Why(Phase.RUN, "session-lifetime", "It has run for 2 h, the maximum lifetime of its policy.")
+    why = StatusCause(Phase.RUN, "session-lifetime", "It has run for 2 h, the maximum lifetime of its policy.")
     end_sessions([swept.pk], why, now=timezone.now())
     waiting = make_session(cast.alice, name="waiting")
-    end_sessions([waiting.pk], Why(Phase.SWEEP, "pending-timeout", "Too long."), now=timezone.now())
+    end_sessions([waiting.pk], StatusCause(Phase.SWEEP, "pending-timeout", "Too long."), now=timezone.now())
     news = [line for line in told(cast.alice) if line[1] != "launched"]
     assert news == [("others", "ended"), ("swept", "ended"), ("waiting", "ended")]
 

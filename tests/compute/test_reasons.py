@@ -88,7 +88,7 @@ def _codes_of(node: ast.AST) -> list[ast.expr]:
     match node:
         case ast.Call(func=ast.Name("StartFailed"), keywords=keywords):
             return [item.value for item in keywords if item.arg == "code"]
-        case ast.Call(func=ast.Name("Overfull" | "partial"), keywords=keywords):
+        case ast.Call(func=ast.Name("LimitExceeded" | "partial"), keywords=keywords):
             return [item.value for item in keywords if item.arg == "reason"]
         case ast.Call(func=ast.Name("Ended"), args=[_, reason, *_]):
             return [reason]

@@ -12,7 +12,7 @@ from backendai.cluster.models import Agent
 from backendai.compute.auditing import World, run_checks
 from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.services.kernel_specs import spec_for
-from backendai.compute.services.node_view import Asking, has_work, work_for_each
+from backendai.compute.services.node_view import WorkRequest, has_work, work_for_each
 from backendai.compute.services.reports import kernel_reported
 from backendai.compute.spec import RoleSpec
 from backendai.compute.status import Status
@@ -55,7 +55,7 @@ def violations() -> dict[str, list[str]]:
 
 
 def told_to_start(agent: Agent) -> set[str]:
-    return {spec.hostname for spec in work_for_each([Asking(agent)])[0].start}
+    return {spec.hostname for spec in work_for_each([WorkRequest(agent)])[0].start}
 
 
 def test_a_role_is_started_when_those_before_it_are_ready(cast: Cast) -> None:
@@ -108,7 +108,7 @@ def test_a_session_that_ends_before_the_turn_of_a_kernel_never_starts_it(cast: C
     run(agent, kernels["main1"])
     finish(agent, kernels["main1"])
     finish(agent, kernels["scheduler1"])
-    stops = {one.kernel_id for one in work_for_each([Asking(agent)])[0].stop}
+    stops = {one.kernel_id for one in work_for_each([WorkRequest(agent)])[0].stop}
     assert stops == {kernels["worker1"].pk, kernels["worker2"].pk}
     for name in ("worker1", "worker2"):
         kernel_reported(agent, report_of(kernels[name], KernelState.TERMINATED))
@@ -147,7 +147,7 @@ def test_a_command_of_the_main_kernel_starts_when_the_others_run(
 ) -> None:
     wish = {"session_type": "batch", "startup_command": "mpirun a", "command_in": "main"}
     agent, session, kernels = placed(cast, over.pop("roles", {}), **wish, **over)
-    ran = {spec.hostname: spec.command for spec in work_for_each([Asking(agent)])[0].start}
+    ran = {spec.hostname: spec.command for spec in work_for_each([WorkRequest(agent)])[0].start}
     others = commands.keys() - {"main1"}
     assert ran == {name: commands[name] or "exec sleep infinity" for name in others}
     run(agent, *(kernels[name] for name in others))

@@ -15,7 +15,7 @@ from backendai.compute.models import Allocation, ComputeSession
 from backendai.compute.services.kernel_specs import spec_for
 from backendai.compute.services.limits import waiting_of
 from backendai.compute.services.manifests import read_manifest
-from backendai.compute.services.node_view import Asking, work_for_each
+from backendai.compute.services.node_view import WorkRequest, work_for_each
 from backendai.compute.spec import MountRequest, RoleSpec, SessionSpec
 from backendai.controller.loops import schedule_group
 from backendai.core.errors import UserError
@@ -60,7 +60,7 @@ def test_each_kernel_is_placed_and_started_as_its_role_says(cast: Cast) -> None:
     assert "ROLE" not in main.environ
     assert second.environ["BACKENDAI_CLUSTER_REPLICAS"] == "main:1,worker:2"
     assert second.environ["BACKENDAI_KERNEL_IMAGE"] == "local/worker:latest"
-    at_once = {spec.kernel_id: spec for spec in work_for_each([Asking(agent)])[0].start}
+    at_once = {spec.kernel_id: spec for spec in work_for_each([WorkRequest(agent)])[0].start}
     assert [at_once[kernel.pk] for kernel in kernels] == [main, first, second]
 
 

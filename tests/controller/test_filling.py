@@ -19,7 +19,7 @@ from backendai.agent.roster import Roster
 from backendai.compute.models import ComputeSession, HomeKeep, Kernel
 from backendai.compute.services.ending import end_sessions, terminate_session
 from backendai.compute.services.home_keeping import homes_being_kept, keep_home
-from backendai.compute.services.moves import Why
+from backendai.compute.services.moves import StatusCause
 from backendai.compute.status import Phase, Status
 from backendai.controller import filling, folders
 from backendai.core.errors import Conflict, NotAllowed
@@ -137,7 +137,7 @@ def test_only_its_owner_keeps_the_home_of_a_session_that_runs(
 ) -> None:
     with pytest.raises(NotAllowed):
         keep_home(cast.dana, session, name="kept", now=timezone.now())
-    end_sessions([session.pk], Why(Phase.TERMINATE, "user-requested", "x"), now=timezone.now())
+    end_sessions([session.pk], StatusCause(Phase.TERMINATE, "user-requested", "x"), now=timezone.now())
     session.refresh_from_db()
     with pytest.raises(Conflict, match="being ended"):
         keep_home(cast.alice, session, name="kept", now=timezone.now())

@@ -14,7 +14,7 @@ from django.utils import timezone
 from backendai.accounts.models import ResourcePolicy
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.ending import end_sessions
-from backendai.compute.services.moves import Why
+from backendai.compute.services.moves import StatusCause
 from backendai.compute.services.reports import kernel_reported
 from backendai.compute.status import PLACED, Phase, Status
 from backendai.controller.loops import schedule_group
@@ -46,7 +46,7 @@ def test_of_50_sessions_under_a_limit_of_5_exactly_5_start_and_45_wait_with_the_
     assert bobs.status == Status.SCHEDULED
 
     first = alices.filter(status=Status.SCHEDULED).order_by("created_at")[0]
-    end_sessions([first.pk], Why(Phase.TERMINATE, "user-requested"), now=now)
+    end_sessions([first.pk], StatusCause(Phase.TERMINATE, "user-requested"), now=now)
     assert schedule_group(group.pk, now + timedelta(seconds=4)) == 0, "it holds its slots until its node has said so"
     kernel_reported(agent, report_of(first.kernels.get(), KernelState.TERMINATED), now=now)
     assert schedule_group(group.pk, now + timedelta(seconds=6)) == 1

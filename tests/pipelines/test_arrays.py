@@ -16,7 +16,7 @@ from backendai.controller.pipelines import run_pipelines
 from backendai.core.errors import Conflict, UserError
 from backendai.pipelines.models import Attempt, Run, Status, Task
 from backendai.pipelines.services.changing import cancel_run, pause_run, resume_run, retry_failed
-from backendai.pipelines.services.creating import RunWish, create_run
+from backendai.pipelines.services.creating import RunSpec, create_run
 from backendai.scheduler.runs.snapshot import UNPLACED_PER_OWNER, UNPLACED_PER_STEP
 from tests.cast import Cast
 from tests.pipelines.world import ARRAY, end, index_of, launch, launch_text, pending, play, states, well
@@ -156,12 +156,12 @@ def test_a_deactivated_owner_gets_no_more_sessions(cast: Cast) -> None:
 
 def test_the_same_key_makes_one_run(cast: Cast) -> None:
     launch(cast.alice, **ARRAY, array=2)
-    wish, now = RunWish(document={**ARRAY, "array": 2}), timezone.now()
+    wish, now = RunSpec(document={**ARRAY, "array": 2}), timezone.now()
     first, is_new = create_run(cast.alice, wish, idempotency_key="k", now=now)
     again, is_new_again = create_run(cast.alice, wish, idempotency_key="k", now=now)
     assert (first, is_new, is_new_again) == (again, True, False)
     with pytest.raises(Conflict):
-        create_run(cast.alice, RunWish(document={**ARRAY, "array": 3}), idempotency_key="k", now=now)
+        create_run(cast.alice, RunSpec(document={**ARRAY, "array": 3}), idempotency_key="k", now=now)
 
 
 def test_what_a_launch_refuses_writes_nothing(cast: Cast) -> None:
@@ -173,7 +173,7 @@ def test_what_a_launch_refuses_writes_nothing(cast: Cast) -> None:
         ({**ARRAY, "array": 1, "resources": {"cpu": 1, "mem": "lots"}}, "resources.mem"),
     ):
         with pytest.raises(UserError) as caught:
-            create_run(cast.alice, RunWish(document=document), now=timezone.now())
+            create_run(cast.alice, RunSpec(document=document), now=timezone.now())
         assert caught.value.field == field, caught.value
     assert Run.objects.count() == 1
 

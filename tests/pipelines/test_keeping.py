@@ -26,7 +26,7 @@ from backendai.pipelines.comparing import differences
 from backendai.pipelines.copying import copied_text
 from backendai.pipelines.models import Attempt, Edge, Run, Status, Step, Task
 from backendai.pipelines.services.changing import retry_failed
-from backendai.pipelines.services.creating import RunWish, array_of, create_run
+from backendai.pipelines.services.creating import RunSpec, array_of, create_run
 from backendai.templates.models import Template
 from backendai.templates.services.publishing import TemplateWish, create_template
 from tests.cast import Cast
@@ -73,7 +73,7 @@ def test_a_copy_asks_for_the_secrets_that_are_not_kept(cast: Cast) -> None:
     run = launch_text(cast.alice, TEXT)
     assert "abc123" not in run.text and "hunter2" not in run.text
     with pytest.raises(UserError) as caught:
-        create_run(cast.alice, RunWish(text=run.text), now=timezone.now())
+        create_run(cast.alice, RunSpec(text=run.text), now=timezone.now())
     assert caught.value.code == "missing-parameter" and caught.value.field == "parameters.api_key"
     asked = read_document(run.text).value["params"]
     assert {name: one["title"] for name, one in asked.items()} == {"api_key": "API_KEY", "db_secret": "DB"}
@@ -153,7 +153,7 @@ def test_files_of_an_earlier_release_leave_its_documents(cast: Cast, text: str, 
 def test_an_array_without_the_value_of_a_variable_is_refused(cast: Cast) -> None:
     run = launch(cast.alice, **ARRAY, array=2, environ={"API_KEY": "abc123"})
     with pytest.raises(UserError, match="API_KEY has no value"):
-        create_run(cast.alice, RunWish(text=run.text), now=timezone.now())
+        create_run(cast.alice, RunSpec(text=run.text), now=timezone.now())
 
 
 def test_amounts_grow_by_failures_of_the_program_alone_and_to_the_largest_agent(cast: Cast) -> None:

@@ -8,7 +8,7 @@ import pytest
 from django.utils import timezone
 
 from backendai.compute.models import ComputeSession
-from backendai.compute.services.moves import Why, move
+from backendai.compute.services.moves import StatusCause, move
 from backendai.compute.status import Phase
 from backendai.compute.status import Status as SessionStatus
 from backendai.controller.pipelines import run_pipelines
@@ -154,7 +154,7 @@ def test_an_end_under_way_wakes_nobody(cast: Cast) -> None:
     run_pipelines(timezone.now())
     first, second = sorted(pending(run), key=lambda one: one.startup_command)
     for to in ("SCHEDULED", "RUNNING"):
-        move([second.pk], SessionStatus(to), Why(Phase.START))
+        move([second.pk], SessionStatus(to), StatusCause(Phase.START))
     end([first], failing("one"), timezone.now())
     assert run_pipelines(timezone.now()) == 1
     ComputeSession.objects.filter(pk=second.pk).update(status="TERMINATING")  # its node has not confirmed it yet

@@ -10,11 +10,11 @@ from django.utils import timezone
 
 from backendai.accounts.models import User
 from backendai.compute.models import ComputeSession, Kernel
-from backendai.compute.services.moves import Why, move, move_kernels
+from backendai.compute.services.moves import StatusCause, move, move_kernels
 from backendai.compute.status import Phase, Result, Status
 from backendai.controller.pipelines import run_pipelines
 from backendai.pipelines.models import Run, State, Task
-from backendai.pipelines.services.creating import RunWish, create_run
+from backendai.pipelines.services.creating import RunSpec, create_run
 from tests.factories import make_group, make_image
 
 ARRAY: Mapping[str, Any] = {
@@ -33,13 +33,13 @@ def launch(user: User, now: datetime | None = None, **document: Any) -> Run:
     """Return a new run of this document."""
     make_group()
     make_image()
-    return create_run(user, RunWish(document=document), now=now or timezone.now())[0]
+    return create_run(user, RunSpec(document=document), now=now or timezone.now())[0]
 
 
 def launch_text(user: User, text: str, **parameters: Any) -> Run:
     make_group()
     make_image()
-    return create_run(user, RunWish(text=text, parameters=parameters), now=timezone.now())[0]
+    return create_run(user, RunSpec(text=text, parameters=parameters), now=timezone.now())[0]
 
 
 def end(sessions: list[ComputeSession], verdict: Verdict, now: datetime) -> None:
@@ -51,14 +51,14 @@ def end(sessions: list[ComputeSession], verdict: Verdict, now: datetime) -> None
         ids = [session.pk for session in some]
         kernels = list(Kernel.objects.filter(session__in=ids).values_list("pk", flat=True))
         for to in (Status.SCHEDULED, Status.RUNNING):
-            move(ids, to, Why(Phase.START), now=now)
+            move(ids, to, StatusCause(Phase.START), now=now)
             move_kernels(kernels, to, now=now)
         result = Result.SUCCESS if code == "task-finished" else Result.FAILED
         data = {"exit_code": int(code.partition(":")[2])} if code.startswith("exit:") else {}
         reason = "task-failed" if data else code
-        move(ids, Status.TERMINATING, Why(Phase.RUN, reason, data=data), now=now, result=result)
+        move(ids, Status.TERMINATING, StatusCause(Phase.RUN, reason, data=data), now=now, result=result)
         move_kernels(kernels, Status.TERMINATED, now=now)
-        move(ids, Status.TERMINATED, Why(Phase.TERMINATE), now=now)
+        move(ids, Status.TERMINATED, StatusCause(Phase.TERMINATE), now=now)
 
 
 def pending(run: Run) -> list[ComputeSession]:

@@ -9,7 +9,7 @@ import pytest
 
 from backendai.core.slots import Slots
 from backendai.scheduler.decide import decide
-from backendai.scheduler.sequence import Sequence, Tally, turns
+from backendai.scheduler.sequence import Sequence, UserHoldings, turns
 from backendai.scheduler.sequences import SEQUENCES
 from backendai.scheduler.sequences.fair_share import factor
 from backendai.scheduler.snapshot import Holder, ImageBuild
@@ -21,7 +21,7 @@ URGENT = a_session("urgent", age=0, priority=50)
 
 def order(sessions, agents=(), **changes):
     snapshot = a_snapshot(list(agents) or [an_agent()], list(sessions), **changes)
-    return list(turns(SEQUENCES[snapshot.rules.sequence], snapshot, Tally(snapshot.held)))
+    return list(turns(SEQUENCES[snapshot.rules.sequence], snapshot, UserHoldings(snapshot.held)))
 
 
 def started(plan, *sessions):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from backendai.serving.models import Endpoint, State, Wish
+from backendai.serving.models import DesiredState, Endpoint, State
 from backendai.serving.reading import read_picture
 from backendai.serving.services.acting import act
 from backendai.serving.services.endpoints import change_endpoint, set_wish, update_endpoint
@@ -80,11 +80,11 @@ def test_an_old_plan_starts_and_drains_nothing(cast: Cast) -> None:
     endpoint, world = two_ready(cast)
     change_endpoint(fresh(endpoint), cast.alice, minimum=4, maximum=4)
     more = read_picture(world.now)
-    set_wish(fresh(endpoint), cast.alice, Wish.STOPPED)
+    set_wish(fresh(endpoint), cast.alice, DesiredState.STOPPED)
     less = read_picture(world.now)
     act(more)
     assert endpoint.replicas.count() == 2
-    set_wish(fresh(endpoint), cast.alice, Wish.RUN)
+    set_wish(fresh(endpoint), cast.alice, DesiredState.RUN)
     act(less)
     assert all_ready(endpoint, 2)
 
@@ -95,7 +95,7 @@ def test_a_replica_says_why_it_goes(cast: Cast) -> None:
     world.until(lambda: fresh(endpoint).next_id is None)
     told = set(endpoint.replicas.filter(revision__number=1).values_list("reason", flat=True))
     assert told == {"replaced"}
-    set_wish(fresh(endpoint), cast.alice, Wish.STOPPED)
+    set_wish(fresh(endpoint), cast.alice, DesiredState.STOPPED)
     world.until(lambda: states_of(endpoint) == [])
     told = set(endpoint.replicas.filter(revision__number=2).values_list("reason", flat=True))
     assert told == {"endpoint-stopped"}

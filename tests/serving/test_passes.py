@@ -17,7 +17,7 @@ from backendai.controller.serving import run_serving
 from backendai.core.errors import Conflict, UserError
 from backendai.ops.auditing import World as AuditWorld
 from backendai.ops.auditing import run_checks
-from backendai.serving.models import Endpoint, ProxyReading, Revision, State, Wish
+from backendai.serving.models import DesiredState, Endpoint, ProxyReading, Revision, State
 from backendai.serving.moves import set_desired
 from backendai.serving.reading import read_picture
 from backendai.serving.services.endpoints import change_endpoint, create_endpoint, roll_back, set_wish, update_endpoint
@@ -164,17 +164,17 @@ def test_an_earlier_revision_comes_back(cast: Cast) -> None:
 def test_stopped_deleted_and_nothing_is_left(cast: Cast) -> None:
     endpoint, world = make_endpoint(cast.alice, minimum=2, maximum=2), World(cast.alice)
     world.until(lambda: all_ready(endpoint, 2))
-    set_wish(fresh(endpoint), cast.alice, Wish.STOPPED)
+    set_wish(fresh(endpoint), cast.alice, DesiredState.STOPPED)
     world.until(lambda: states_of(endpoint) == [])
-    set_wish(fresh(endpoint), cast.alice, Wish.RUN)
+    set_wish(fresh(endpoint), cast.alice, DesiredState.RUN)
     world.until(lambda: all_ready(endpoint, 2))
-    set_wish(fresh(endpoint), cast.alice, Wish.DELETED)
+    set_wish(fresh(endpoint), cast.alice, DesiredState.DELETED)
     world.until(lambda: states_of(endpoint) == [])
     world.steps(3)
     assert not ComputeSession.objects.filter(status__in=LIVE).exists()
     assert make_endpoint(cast.alice).name == endpoint.name  # the name is free again
     with pytest.raises(Conflict, match="deleted"):
-        set_wish(fresh(endpoint), cast.alice, Wish.RUN)
+        set_wish(fresh(endpoint), cast.alice, DesiredState.RUN)
 
 
 def test_a_waiting_replica_says_why_and_only_two_wait(cast: Cast) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from backendai.accounts.models import ResourcePolicy
 from backendai.core.errors import Conflict, UserError
-from backendai.serving.models import Endpoint, Revision, Wish
+from backendai.serving.models import DesiredState, Endpoint, Revision
 from backendai.serving.services.endpoints import change_endpoint, set_wish, update_endpoint
 from tests.cast import Cast
 from tests.serving.world import a_revision, make_endpoint
@@ -68,11 +68,11 @@ def test_an_update_whose_replicas_are_too_large_for_the_maximum_is_refused(cast:
 def test_a_policy_counts_endpoints_that_are_not_deleted(cast: Cast) -> None:
     limit(cast, max_endpoints=1)
     first = make_endpoint(cast.alice, "first")
-    set_wish(first, cast.alice, Wish.STOPPED)
+    set_wish(first, cast.alice, DesiredState.STOPPED)
     with pytest.raises(Conflict) as caught:
         make_endpoint(cast.alice, "second")
     assert (caught.value.code, "is 1, the limit 1" in caught.value.message) == ("too-many-endpoints", True)
     make_endpoint(cast.bob, "another")
-    set_wish(first, cast.alice, Wish.DELETED)
+    set_wish(first, cast.alice, DesiredState.DELETED)
     make_endpoint(cast.alice, "second")
     assert Endpoint.objects.live().count() == 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from backendai.accounts.models import ResourcePolicy
-from backendai.serving.models import Endpoint, State, Wish
+from backendai.serving.models import DesiredState, Endpoint, State
 from backendai.serving.services.endpoints import change_endpoint, set_wish, update_endpoint
 from tests.cast import Cast
 from tests.serving.world import World, a_revision, codes_of, make_endpoint, states_of
@@ -26,12 +26,12 @@ def test_stopping_in_a_failing_update_adopts_nothing(cast: Cast) -> None:
     world.until(lambda: all_ready(endpoint, 1))
     update_endpoint(fresh(endpoint), cast.alice, a_revision(command="serve --broken"))
     world.until(lambda: endpoint.replicas.count() == 2)
-    set_wish(fresh(endpoint), cast.alice, Wish.STOPPED)
+    set_wish(fresh(endpoint), cast.alice, DesiredState.STOPPED)
     world.until(lambda: states_of(endpoint) == [])
     world.steps(3)
     assert fresh(endpoint).current.number == 1
     assert "updated" not in codes_of(endpoint)
-    set_wish(fresh(endpoint), cast.alice, Wish.RUN)
+    set_wish(fresh(endpoint), cast.alice, DesiredState.RUN)
     world.until(lambda: states_of(endpoint) == [(endpoint.replicas.count(), 1, State.READY)])
     assert fresh(endpoint).next is None
     assert "rolled-back" in codes_of(endpoint)

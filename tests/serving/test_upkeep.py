@@ -21,7 +21,7 @@ from backendai.serving.services import endpoints as endpoints_module
 from backendai.serving.services.endpoints import create_endpoint
 from backendai.serving.services.forgetting import delete_ended_replicas, delete_old_records
 from backendai.serving.services.notices import has_endpoint_mails, send_endpoint_mails, tell_owner
-from backendai.serving.services.readings import Tally, record
+from backendai.serving.services.readings import ProxyCounts, record
 from backendai.serving.services.unused import tell_of_unused
 from backendai.serving.spec import EndpointSpec
 from backendai.web.news.bell import counts_of, lines_of
@@ -107,7 +107,7 @@ def test_accelerators_without_requests_for_days_are_told_with_the_next_step_once
     Agent.objects.update(capacity=world.agent.capacity | {"cuda.device": "4"})
     world.until(lambda: Replica.objects.filter(state=State.READY).count() == 4)
     assert not tell_of_unused(world.now + timedelta(days=2)) and not EndpointNotice.objects.exists()
-    counted = Tally(asked.pk, 1, requests=10**6)
+    counted = ProxyCounts(asked.pk, 1, requests=10**6)
     record("one", "boot", 1.0, [counted], [], now=world.now + timedelta(days=2))
     for days in (0, 3, 6):
         tell_of_unused(world.now + slept + timedelta(days=days))

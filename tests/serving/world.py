@@ -19,7 +19,7 @@ from backendai.ops.auditing import run_checks
 from backendai.serving.auditing import SERVING_CHECKS
 from backendai.serving.models import Endpoint, Replica, ScalingRecord, State
 from backendai.serving.services.endpoints import create_endpoint
-from backendai.serving.services.readings import Sight, Tally, farewell, record
+from backendai.serving.services.readings import ProxyCounts, ReplicaReading, farewell, record
 from backendai.serving.spec import EndpointSpec, RevisionSpec
 from backendai.wire.messages import KernelState
 from tests.factories import make_agent, make_group, make_image, report_of
@@ -104,12 +104,12 @@ class World:
         replicas = Replica.objects.live().filter(state__in=[State.LOADING, State.READY, State.DRAINING])
         for number, proxy in enumerate(self.proxies):
             sights = [
-                Sight(one.pk, one.number not in self.silent, "503 of /health", open=self.opened.get(proxy, 0))
+                ReplicaReading(one.pk, one.number not in self.silent, "503 of /health", open=self.opened.get(proxy, 0))
                 for one in replicas
             ]
             share = self.open if number == 0 else 0
             tallies = [
-                Tally(
+                ProxyCounts(
                     one.pk,
                     one.version if self.knows_drains else 0,
                     requests=int(self.requests),

@@ -13,7 +13,7 @@ from backendai.compute.services.mounts import resolve_mounts
 from backendai.compute.spec import MountRequest, SessionSpec
 from backendai.core.errors import Conflict, UserError
 from backendai.pipelines.services.changing import cancel_run
-from backendai.serving.models import Endpoint, Revision, Wish
+from backendai.serving.models import DesiredState, Endpoint, Revision
 from backendai.storage.claims import claims_on
 from backendai.storage.models import Folder, FolderGrant
 from backendai.storage.services import trash_folder
@@ -35,7 +35,7 @@ def refusal(folder: Folder, cast: Cast) -> str:
 
 
 @pytest.mark.parametrize("by_id", [False, True])
-@pytest.mark.parametrize("change", [{"wish": Wish.STOPPED}, {"minimum": 0}])
+@pytest.mark.parametrize("change", [{"wish": DesiredState.STOPPED}, {"minimum": 0}])
 def test_an_endpoint_without_replicas_keeps_its_folder(cast: Cast, by_id: bool, change: dict[str, Any]) -> None:
     folder = ready_folder(cast.alice, "model")
     other = ready_folder(cast.bob, "model")
@@ -110,7 +110,7 @@ def test_a_name_claims_the_folder_that_a_launch_would_mount(cast: Cast) -> None:
 def test_an_endpoint_of_somebody_without_rights_keeps_no_folder(cast: Cast) -> None:
     folder = ready_folder(cast.bob, "model")
     endpoint = make_endpoint(cast.bob, "chat", revision=a_revision(mounts=[MountRequest(str(folder.pk))]))
-    Endpoint.objects.filter(pk=endpoint.pk).update(wish=Wish.STOPPED)
+    Endpoint.objects.filter(pk=endpoint.pk).update(wish=DesiredState.STOPPED)
     Folder.objects.filter(pk=folder.pk).update(user=cast.alice)
     folder.refresh_from_db()
     assert trash_folder(folder, cast.alice, now=NOW).status == FolderStatus.TRASHED

@@ -15,7 +15,7 @@ from backendai.accounts.models import User
 from backendai.cluster.models import Agent
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.ending import end_sessions
-from backendai.compute.services.moves import Why
+from backendai.compute.services.moves import StatusCause
 from backendai.compute.services.place import Assignment, place_sessions
 from backendai.compute.services.reports import kernel_reported
 from backendai.compute.status import Phase, Status
@@ -53,7 +53,7 @@ def report(session: ComputeSession, agent: Agent, state: KernelState, when: date
 
 
 def end(session: ComputeSession, agent: Agent, when: datetime) -> None:
-    end_sessions([session.pk], Why(Phase.TERMINATE, "user-requested"), now=when)
+    end_sessions([session.pk], StatusCause(Phase.TERMINATE, "user-requested"), now=when)
     report(session, agent, KernelState.TERMINATED, when)
     session.refresh_from_db()
     assert session.is_terminal
@@ -81,7 +81,7 @@ def test_it_counts_amount_times_seconds_for_each_slot_and_whoever_held_it(cast: 
 def test_what_waits_or_never_ran_is_not_counted(cast: Cast) -> None:
     waiting = make_session(cast.alice)
     make_session(cast.alice)
-    end_sessions([waiting.pk], Why(Phase.TERMINATE, "user-requested"), now=at(10))
+    end_sessions([waiting.pk], StatusCause(Phase.TERMINATE, "user-requested"), now=at(10))
     assert observe(at(100)) == 0
     assert not UsageBucket.objects.exists()
 
@@ -166,7 +166,7 @@ def test_a_session_that_is_cancelled_after_it_went_back_to_wait_is_not_charged_f
     session = begin(cast.alice, agent, at(0))
     observe(at(10))
     report(session, agent, KernelState.TERMINATED, at(20), reason="failed-to-start")
-    end_sessions([session.pk], Why(Phase.TERMINATE, "user-requested"), now=at(5000))
+    end_sessions([session.pk], StatusCause(Phase.TERMINATE, "user-requested"), now=at(5000))
     observe(at(6000))
     observe(at(9000))
     assert used() == 2 * 10

@@ -16,7 +16,7 @@ from backendai.accounts.models import User
 from backendai.activity.models import NoticeChoice
 from backendai.compute.models import ComputeSession, SessionNotice
 from backendai.compute.services.ending import end_sessions, terminate_session
-from backendai.compute.services.moves import Why
+from backendai.compute.services.moves import StatusCause
 from backendai.compute.services.reports import kernel_reported
 from backendai.compute.status import Phase
 from backendai.controller.group_pass import schedule
@@ -40,7 +40,7 @@ def names(client: Client) -> list[str]:
 
 
 def fail(session: ComputeSession, code: str = "failed-to-start", message: str = "The <b>disk</b> is full.") -> None:
-    end_sessions([session.pk], Why(Phase.START, code, message), now=timezone.now())
+    end_sessions([session.pk], StatusCause(Phase.START, code, message), now=timezone.now())
 
 
 def finish(session: ComputeSession) -> None:

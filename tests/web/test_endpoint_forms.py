@@ -11,7 +11,7 @@ from django.test import Client
 from django.utils import timezone
 
 from backendai.serving.models import AutoScalingRule, Endpoint, Revision
-from backendai.serving.services.readings import Tally, record
+from backendai.serving.services.readings import ProxyCounts, record
 from tests.cast import Cast
 from tests.factories import make_agent
 from tests.serving.world import a_revision, make_endpoint
@@ -73,7 +73,7 @@ def test_numbers_are_tried_on_the_last_day_and_not_saved(alice: Client, cast: Ca
     numbers = {"minimum": 1, "maximum": 5, "target": 1, "go": "try"}
     assert "nothing to try the numbers on" in alice.post(url, numbers).content.decode()
     for minute in range(30):
-        tally = Tally(endpoint.pk, 1, requests=minute * 60, completions=minute * 60, busy_seconds=minute * 180.0)
+        tally = ProxyCounts(endpoint.pk, 1, requests=minute * 60, completions=minute * 60, busy_seconds=minute * 180.0)
         record("one", "boot", 60.0 * minute, [tally], [], now=now - timedelta(minutes=40 - minute))
     page = alice.post(url, numbers).content.decode()
     assert "at most 3 at once" in page

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from backendai.catalog.models import Image
 from backendai.compute.models import ComputeSession, Kernel
-from backendai.compute.services.moves import Why, move, move_kernels
+from backendai.compute.services.moves import StatusCause, move, move_kernels
 from backendai.compute.status import Phase
 from backendai.compute.status import Status as SessionStatus
 from backendai.controller.pipelines import run_pipelines
@@ -118,12 +118,12 @@ def test_a_cancelled_run_is_asked_about_until_its_last_session_has_ended(alice: 
     sessions = pending(run)
     kernels = list(Kernel.objects.filter(session__in=sessions).values_list("pk", flat=True))
     for to in (SessionStatus.SCHEDULED, SessionStatus.RUNNING):
-        move([one.pk for one in sessions], to, Why(Phase.START), now=timezone.now())
+        move([one.pk for one in sessions], to, StatusCause(Phase.START), now=timezone.now())
         move_kernels(kernels, to, now=timezone.now())
     alice.post(f"/runs/{run.pk}/cancel/", {"confirm": "cancel"})
     assert alice.get(f"/runs/{run.pk}/board/").status_code == 200
     move_kernels(kernels, SessionStatus.TERMINATED, now=timezone.now())
-    move([one.pk for one in sessions], SessionStatus.TERMINATED, Why(Phase.TERMINATE), now=timezone.now())
+    move([one.pk for one in sessions], SessionStatus.TERMINATED, StatusCause(Phase.TERMINATE), now=timezone.now())
     run_pipelines(timezone.now())
     assert alice.get(f"/runs/{run.pk}/board/").status_code == 286
 

@@ -17,7 +17,7 @@ from backendai.compute.launch_records import SessionFile
 from backendai.compute.models import ComputeSession, LaunchRecord
 from backendai.compute.services.create import create_session
 from backendai.compute.services.kernel_specs import spec_for
-from backendai.compute.services.node_view import Asking, work_for_each
+from backendai.compute.services.node_view import WorkRequest, work_for_each
 from backendai.compute.services.purging import purge_user
 from backendai.compute.services.session_files import MOST_FILE_BYTES
 from backendai.compute.spec import LaunchFile, SessionSpec
@@ -89,7 +89,7 @@ def test_every_kernel_finds_them_in_its_home_before_the_usual_files(
     agent = make_agent()
     session = make_session(site.alice, files=[TRAIN, RUN], cluster_size=kernels)
     place(session, agent)
-    for_fleets = {spec.kernel_id: spec for spec in work_for_each([Asking(agent)])[0].start}
+    for_fleets = {spec.kernel_id: spec for spec in work_for_each([WorkRequest(agent)])[0].start}
     for kernel in session.kernels.all():
         with django_assert_num_queries(3 + kernels):
             spec = spec_for(agent, kernel.pk)

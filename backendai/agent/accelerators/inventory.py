@@ -15,7 +15,7 @@ from backendai.agent.accelerators.environ import NOTHING, described
 from backendai.agent.accelerators.mock import Mock
 from backendai.agent.accelerators.offer import Offer, offer_of
 from backendai.agent.accelerators.processes import kernels_of
-from backendai.agent.accelerators.tally import Tally
+from backendai.agent.accelerators.tally import DeviceReadings
 from backendai.agent.backends.base import BackendError, StartFailed
 from backendai.core.slots import Slots, parse_amount
 from backendai.wire.messages import KernelSighting, KernelSpec, Note
@@ -62,7 +62,7 @@ class Accelerators:
         self._known: dict[str, tuple[str, Device]] = {}  # id → kind, last known device
         self._withheld: dict[str, tuple[float, str]] = {}  # kind → end, reason
         self._containers: dict[str, UUID] = {}
-        self._tally = Tally()
+        self._tally = DeviceReadings()
         self._seen, self._stopped = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="accelerators", daemon=True)
 

@@ -35,7 +35,7 @@ class _Device:
     kernels: dict[UUID, _Sum] = field(default_factory=dict)
 
 
-class Tally:
+class DeviceReadings:
     """Collects readings by device. Thread-safe."""
 
     def __init__(self) -> None:

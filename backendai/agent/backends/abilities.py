@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from backendai.agent.backends.base import NOBODY, Backend, Made, Progress, Terminal
+from backendai.agent.backends.base import NOBODY, Backend, Progress, SavedImage, Terminal
 from backendai.agent.mounts.rules import MountRules
 from backendai.agent.readings import Reading
 from backendai.wire.capabilities import Capability
@@ -43,7 +43,7 @@ class Committing(Backend):
     """A backend that saves kernels as images."""
 
     @abc.abstractmethod
-    def commit(self, spec: CommitSpec) -> Made:
+    def commit(self, spec: CommitSpec) -> SavedImage:
         """Create an image from a kernel, or find the one created before. The image contains none of the kernel's
         variables, and a failure leaves no image. Raises KernelGone, CommitFailed."""
 
@@ -103,7 +103,7 @@ class Mounting(Backend):
         KernelGone, and BackendError where this is impossible."""
 
 
-class Homely(Backend):
+class HomeProviding(Backend):
     """A backend whose kernels have home folders that the agent can read."""
 
     def home(self, kernel_id: UUID) -> HomeLook | None:

@@ -85,7 +85,7 @@ class KernelGone(BackendError):
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class SavedImage:
     """An image saved from a kernel. ``digest``: the digest of its manifest, if the image was pushed."""
 
     size_bytes: int
@@ -118,7 +118,7 @@ class KernelEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class Overfull:
+class LimitExceeded:
     """A kernel that exceeds a limit and must end; ``message`` has the numbers."""
 
     kernel_id: UUID
@@ -236,7 +236,7 @@ class Backend(abc.ABC):
         """Return every kernel of this deployment and agent, running or ended. Raises BackendError if the engine does
         not answer, as an empty list would mean that no kernel exists."""
 
-    def overfull(self) -> list[Overfull]:
+    def overfull(self) -> list[LimitExceeded]:
         """Return the kernels that exceed a disk limit which the file system does not enforce.
 
         Never blocks for long. Raises BackendError.

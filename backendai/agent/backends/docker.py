@@ -27,9 +27,9 @@ from backendai.agent.backends.base import (
     Ended,
     KernelEvent,
     KernelGone,
-    Made,
-    Overfull,
+    LimitExceeded,
     Progress,
+    SavedImage,
     Started,
     StartFailed,
     Terminal,
@@ -173,7 +173,7 @@ class DockerBackend(MountingContainers, Imaging, Committing, Streaming, Measurin
         with self._engine.asking():
             self._images.pull(reference, timeout=timeout, progress=progress, access=access)
 
-    def commit(self, spec: CommitSpec) -> Made:
+    def commit(self, spec: CommitSpec) -> SavedImage:
         return self._commits.make(spec)
 
     def push_image(self, spec: CommitSpec, *, progress: Progress) -> str:
@@ -256,7 +256,7 @@ class DockerBackend(MountingContainers, Imaging, Committing, Streaming, Measurin
         running = {kernel.kernel_id for kernel in map(sighting, listed) if kernel.running}
         self._terminals.sweep(running & live)
 
-    def overfull(self) -> list[Overfull]:
+    def overfull(self) -> list[LimitExceeded]:
         return self._layers.overfull()
 
     def watch(self) -> Iterator[KernelEvent]:

@@ -23,7 +23,7 @@ from docker import APIClient
 from docker.errors import APIError, NotFound
 from docker.utils import parse_repository_tag
 
-from backendai.agent.backends.base import CommitFailed, Fetched, KernelGone, Made, Progress
+from backendai.agent.backends.base import CommitFailed, Fetched, KernelGone, Progress, SavedImage
 from backendai.agent.backends.docker_end import is_alive
 from backendai.agent.backends.docker_engine import PREFIX, Engine, said
 from backendai.core.messages import Message
@@ -43,7 +43,7 @@ class Commits:
         self._engine = engine
         self._lock, self._working = threading.Lock(), 0
 
-    def make(self, spec: CommitSpec) -> Made:
+    def make(self, spec: CommitSpec) -> SavedImage:
         """Return the image; creates it unless it was created before."""
         with self._at_work(), self._engine.asking(seconds=spec.timeout) as client:
             image = self._found(client, spec)
@@ -52,7 +52,7 @@ class Commits:
                 image = self._found(client, spec)
         if image is None:
             raise CommitFailed(Message("The container engine lost the new image."))
-        return Made(size_bytes=int(image["Size"]))
+        return SavedImage(size_bytes=int(image["Size"]))
 
     def push(self, spec: CommitSpec, progress: Progress) -> str:
         """Push the image to its registry; returns the manifest's digest. A repetition is cheap."""

@@ -19,7 +19,7 @@ from uuid import UUID
 
 from docker.errors import NotFound
 
-from backendai.agent.backends.base import BackendError, Overfull
+from backendai.agent.backends.base import BackendError, LimitExceeded
 from backendai.agent.backends.docker_engine import PREFIX, Engine
 from backendai.agent.backends.trees import bytes_under, files_under
 from backendai.core.slots import format_size
@@ -54,13 +54,13 @@ class Layer:
     def most_files(self) -> int:
         return max(1, self.limit // _BYTES_PER_FILE)
 
-    def overfull(self) -> Overfull:
+    def overfull(self) -> LimitExceeded:
         """Return the kernel's end with the exceeded number."""
         held, allowed = format_size(self.size), format_size(self.limit)
         if self.size <= self.limit:
             held, allowed = f"{self.files:,} files", f"{self.most_files:,}"
         message = f"It holds {held} outside of its home folder and temporary folders; the limit is {allowed}."
-        return Overfull(self.kernel_id, message, reason="layer-full")
+        return LimitExceeded(self.kernel_id, message, reason="layer-full")
 
 
 class Layers:
@@ -76,17 +76,17 @@ class Layers:
         *,
         folder: Callable[[], Path],
         reserve: float = 0.0,
-        homes: Callable[[], list[Overfull]] = list,
+        homes: Callable[[], list[LimitExceeded]] = list,
         homes_promised: Callable[[Mapping[UUID, int], Path], int] = lambda limits, disk: 0,
     ) -> None:
         self._engine, self._folder, self._reserve, self._homes = engine, folder, reserve, homes
         self._uppers: dict[str, Path | None] = {}
         self._measuring = threading.Lock()
-        self._over, self._near = list[Overfull](), list[Layer]()
+        self._over, self._near = list[LimitExceeded](), list[Layer]()
         self._homes_promised, self._promised = homes_promised, 0
         self._measured_at, self._took, self._free = -_PACE, 0.0, 0
 
-    def overfull(self) -> list[Overfull]:
+    def overfull(self) -> list[LimitExceeded]:
         """Return the kernels above their limit, largest first, once per measurement. Starts the next measurement if it
         is due; never waits for it."""
         over, self._over = self._over, []

@@ -17,7 +17,7 @@ from pathlib import Path
 from uuid import UUID
 
 from backendai.agent.backends.authorities import write_authorities
-from backendai.agent.backends.base import Overfull
+from backendai.agent.backends.base import LimitExceeded
 from backendai.agent.backends.cluster_files import Access
 from backendai.agent.backends.docker_loop import OPTION, mount_loop
 from backendai.agent.backends.home import fill_home
@@ -113,10 +113,10 @@ class Scratch:
         sizes = [(kernel_id, bytes_under(folder), limit) for kernel_id, folder, limit in marks]
         return sorted(size for size in sizes if size[1] > size[2])
 
-    def overfull(self) -> list[Overfull]:
+    def overfull(self) -> list[LimitExceeded]:
         """Return the kernels whose plain folder is above its limit."""
         return [
-            Overfull(kernel_id, f"Its home folder holds {format_size(size)}; it may hold {format_size(limit)}.")
+            LimitExceeded(kernel_id, f"Its home folder holds {format_size(size)}; it may hold {format_size(limit)}.")
             for kernel_id, size, limit in self.over_limit()
         ]
 

@@ -31,7 +31,7 @@ from backendai.agent.backends.kubernetes_folders import MountingPods, PodFolders
 from backendai.agent.backends.kubernetes_guests import PodGuests
 from backendai.agent.backends.kubernetes_images import PoolImages
 from backendai.agent.backends.kubernetes_logs import Logs
-from backendai.agent.backends.kubernetes_names import KERNEL, SESSION, Ours, labels_of
+from backendai.agent.backends.kubernetes_names import KERNEL, SESSION, AgentIdentity, labels_of
 from backendai.agent.backends.kubernetes_notes import notes_of_pods, pool_notes
 from backendai.agent.backends.kubernetes_pods import Pods
 from backendai.agent.backends.kubernetes_policies import Policies
@@ -84,7 +84,7 @@ class KubernetesBackend(MountingPods, Imaging, Streaming, Measuring):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.api = Api(access, settings.namespace or access.namespace or _DEFAULT_NAMESPACE)
-        self._ours, self._settings = Ours(deployment, agent), settings
+        self._ours, self._settings = AgentIdentity(deployment, agent), settings
         self.pool = Pool(self.api, settings, told, clock)
         self._feed, self._logs = Feed(self.api, self._ours), Logs(self.api, data.absolute() / "logs")
         self._pods = Pods(self.api, self._ours, self._feed, self._logs)

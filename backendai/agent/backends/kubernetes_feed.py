@@ -16,7 +16,7 @@ from uuid import UUID
 
 from backendai.agent.backends.base import BackendError
 from backendai.agent.backends.kubernetes_api import Api, ApiError
-from backendai.agent.backends.kubernetes_names import KERNEL, Ours
+from backendai.agent.backends.kubernetes_names import KERNEL, AgentIdentity
 from backendai.agent.backends.kubernetes_state import is_kernel, is_over, kernel_of, uid_of
 
 logger = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ Pod = dict[str, Any]
 class Feed:
     """Keeps the newest state of each pod. ``rest``: seconds of pause after the first failure."""
 
-    def __init__(self, api: Api, ours: Ours, *, rest: float = 1.0) -> None:
+    def __init__(self, api: Api, ours: AgentIdentity, *, rest: float = 1.0) -> None:
         self._api, self._ours, self._first_rest = api, ours, rest
         self._pods: dict[str, Pod] = {}
         self._news = threading.Condition()

@@ -51,7 +51,7 @@ class PodGuests(GuestPlace):
 
     def __init__(self, api: Api, find: Callable[[UUID], object], root: Path) -> None:
         self._api, self._find, self._root = api, find, root
-        self._ways: dict[UUID, _Way] = {}
+        self._ways: dict[UUID, _GuestConnection] = {}
         self._guard = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -96,18 +96,18 @@ class PodGuests(GuestPlace):
         if loop is not None:
             loop.call_soon_threadsafe(loop.call_later, _LAST_SECONDS, loop.stop)
 
-    def _open(self, kernel_id: UUID, folder: Path) -> _Way:
+    def _open(self, kernel_id: UUID, folder: Path) -> _GuestConnection:
         with self._guard:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
                 threading.Thread(target=self._loop.run_forever, name="guests", daemon=True).start()
             way = self._ways.get(kernel_id)
             if way is None or way.is_over:
-                way = self._ways[kernel_id] = _Way(self._api, pod_name(kernel_id), folder, self._loop)
+                way = self._ways[kernel_id] = _GuestConnection(self._api, pod_name(kernel_id), folder, self._loop)
         return way
 
 
-class _Way:
+class _GuestConnection:
     """The connection to one pod's guest, reopened whenever it breaks."""
 
     def __init__(self, api: Api, pod: str, folder: Path, loop: asyncio.AbstractEventLoop) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 from backendai.agent.backends.base import BackendError, Fetched, ImageNotFound, Progress
 from backendai.agent.backends.docker_images import pull_refusal
 from backendai.agent.backends.kubernetes_api import Api, ApiError
-from backendai.agent.backends.kubernetes_names import MAIN, PART, Ours, labels_of
+from backendai.agent.backends.kubernetes_names import MAIN, PART, AgentIdentity, labels_of
 from backendai.agent.backends.kubernetes_state import Obstacle, is_over, newest_words, obstacle_of, runs
 from backendai.agent.kubernetes_settings import PoolSettings
 from backendai.core.messages import Message
@@ -40,7 +40,7 @@ class PoolImages:
     def __init__(
         self,
         api: Api,
-        ours: Ours,
+        ours: AgentIdentity,
         settings: PoolSettings,
         *,
         listed: Callable[[], dict[str, tuple[int, str]]],

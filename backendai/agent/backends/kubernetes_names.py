@@ -18,7 +18,7 @@ MAIN = "main"  # the name of the container
 
 
 @dataclass(frozen=True, slots=True)
-class Ours:
+class AgentIdentity:
     """One agent of one deployment."""
 
     deployment: str

@@ -20,7 +20,7 @@ from backendai.agent.backends.kubernetes_names import (
     LIMIT,
     MAIN,
     PART,
-    Ours,
+    AgentIdentity,
     kernel_labels,
     pod_name,
 )
@@ -62,7 +62,7 @@ class Folder:
 def pod_body(
     spec: KernelSpec,
     pool: PoolSettings,
-    ours: Ours,
+    ours: AgentIdentity,
     *,
     folders: Sequence[Folder] = (),
     user: int = USER,
@@ -104,7 +104,7 @@ def _notes(spec: KernelSpec) -> dict[str, str]:
     return {IMAGE: spec.exact_image, LIMIT: str(memory), CLUSTER: str(spec.cluster_size)}
 
 
-def secret_body(spec: KernelSpec, ours: Ours) -> dict[str, Any]:
+def secret_body(spec: KernelSpec, ours: AgentIdentity) -> dict[str, Any]:
     """Return the secret with the files of the kernel's home and its certificate authorities."""
     return {
         "apiVersion": "v1",

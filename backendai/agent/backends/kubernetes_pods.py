@@ -12,7 +12,7 @@ from backendai.agent.backends.base import BackendError, Ended, KernelGone
 from backendai.agent.backends.kubernetes_api import JSON_PATCH, UNREACHABLE, Api, ApiError
 from backendai.agent.backends.kubernetes_feed import Feed
 from backendai.agent.backends.kubernetes_logs import Logs
-from backendai.agent.backends.kubernetes_names import FINALIZER, GENERATION, STOPPED, Ours, labels_of, pod_name
+from backendai.agent.backends.kubernetes_names import FINALIZER, GENERATION, STOPPED, AgentIdentity, labels_of, pod_name
 from backendai.agent.backends.kubernetes_state import (
     DELETED,
     evicted,
@@ -39,7 +39,7 @@ Pod = dict[str, Any]
 class Pods:
     """The pods of one agent's kernels."""
 
-    def __init__(self, api: Api, ours: Ours, feed: Feed, logs: Logs) -> None:
+    def __init__(self, api: Api, ours: AgentIdentity, feed: Feed, logs: Logs) -> None:
         self.api, self.ours, self.feed, self.logs = api, ours, feed, logs
         self._read: set[str] = set()  # deleted pods whose logs are being read
         self.recent: list[Pod] = []  # the pods of the last list

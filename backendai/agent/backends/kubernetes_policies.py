@@ -13,7 +13,7 @@ from typing import Any
 
 from backendai.agent.backends.kubernetes_api import MERGE_PATCH, Api, ApiError
 from backendai.agent.backends.kubernetes_borders import Borders
-from backendai.agent.backends.kubernetes_names import KERNEL, PART, PREFIX, SESSION, Ours, labels_of
+from backendai.agent.backends.kubernetes_names import KERNEL, PART, PREFIX, SESSION, AgentIdentity, labels_of
 from backendai.wire.messages import Note
 
 _GROUP = "networking.k8s.io/v1"
@@ -25,7 +25,7 @@ _EXISTS = {"key": KERNEL, "operator": "Exists"}
 class Policies:
     """The policies of one agent in its namespace, which it may share with other agents."""
 
-    def __init__(self, api: Api, ours: Ours, borders: Borders) -> None:
+    def __init__(self, api: Api, ours: AgentIdentity, borders: Borders) -> None:
         self._api, self._ours, self._borders = api, ours, borders
         self._name = f"backendai-{ours.agent}-{_mark_of(ours.deployment)}"
         self._there: set[str] = set()

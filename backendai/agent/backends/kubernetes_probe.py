@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from backendai.agent.backends.base import BackendError
 from backendai.agent.backends.kubernetes_api import Api
-from backendai.agent.backends.kubernetes_names import KERNEL, MAIN, PART, SESSION, Ours
+from backendai.agent.backends.kubernetes_names import KERNEL, MAIN, PART, SESSION, AgentIdentity
 from backendai.agent.backends.kubernetes_policies import Policies
 from backendai.agent.backends.kubernetes_state import is_over, main_state, runs
 from backendai.agent.kubernetes_settings import PoolSettings
@@ -35,7 +35,7 @@ Pod = dict[str, Any]
 class Probe:
     """Runs the test once in a thread; ``notes`` returns its result."""
 
-    def __init__(self, api: Api, ours: Ours, settings: PoolSettings, policies: Policies) -> None:
+    def __init__(self, api: Api, ours: AgentIdentity, settings: PoolSettings, policies: Policies) -> None:
         self._api, self._ours, self._settings, self._policies = api, ours, settings, policies
         self.verdict = "" if settings.probe_image else "untried"  # kept, open, untried, or an error
         self._starting = threading.Lock()

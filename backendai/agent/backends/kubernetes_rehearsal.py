@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from backendai.agent.backends.kubernetes_api import Api, ApiError
-from backendai.agent.backends.kubernetes_names import Ours
+from backendai.agent.backends.kubernetes_names import AgentIdentity
 
 _KEPT_SECONDS = 110.0  # long enough, as the next start detects a revoked role anyway
 _KEPT_FAULT_SECONDS = 20.0
@@ -22,7 +22,7 @@ _RESOURCES = {
 class Rehearsal:
     """Caches the result: nearly two minutes, a refusal 20 s."""
 
-    def __init__(self, api: Api, ours: Ours, clock: Callable[[], float]) -> None:
+    def __init__(self, api: Api, ours: AgentIdentity, clock: Callable[[], float]) -> None:
         self._api, self._ours, self._clock = api, ours, clock
         self._fault, self._asked_at = "", -math.inf
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from backendai.agent.backends.qemu_trial import Trial
+from backendai.agent.backends.qemu_trial import AccelerationTest
 from backendai.core.slots import format_size
 from backendai.wire.messages import Note
 
@@ -13,7 +13,7 @@ _NO_USERS = "All virtual machines run as the agent's own user."
 
 
 def describe(
-    trial: Trial | None,
+    trial: AccelerationTest | None,
     fault: str,
     fix: str,
     *,

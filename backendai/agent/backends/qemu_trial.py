@@ -23,7 +23,7 @@ _MEMORY = 256 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class AccelerationTest:
     """The result of the test: the acceleration, and why KVM is not used."""
 
     acceleration: str
@@ -37,33 +37,33 @@ class Acceleration:
     def __init__(self, asked: str, tools: Tools, files: Callable[[], BootFiles]) -> None:
         self._asked, self._tools, self._files = asked, tools, files
         self._trying = threading.Lock()
-        self._known: Trial | None = None
+        self._known: AccelerationTest | None = None
 
     @property
-    def known(self) -> Trial | None:
+    def known(self) -> AccelerationTest | None:
         """The result, if the test has run."""
         return self._known
 
-    def find(self) -> Trial:
+    def find(self) -> AccelerationTest:
         """Return the test's result; the first call takes up to 8 s. Raises BackendError."""
         with self._trying:
             if self._known is None:
                 self._known = self._try()
             return self._known
 
-    def _try(self) -> Trial:
+    def _try(self) -> AccelerationTest:
         if self._asked == TCG:
-            return Trial(TCG, "the setting BACKENDAI_QEMU_ACCELERATION is tcg")
+            return AccelerationTest(TCG, "the setting BACKENDAI_QEMU_ACCELERATION is tcg")
         if not os.access(_DEVICE, os.R_OK | os.W_OK):
             why_not = f"{_DEVICE} is missing" if not os.path.exists(_DEVICE) else f"{_DEVICE} is closed to this user"  # noqa: PTH110
         else:
             begun = time.monotonic()
             if not (why_not := self._boot()):
-                return Trial(KVM, seconds=time.monotonic() - begun)
+                return AccelerationTest(KVM, seconds=time.monotonic() - begun)
         if self._asked == KVM:
             text = "No guest starts with the processor's help: {reason}."
             raise BackendError(text, reason=why_not, code="qemu-no-kvm")
-        return Trial(TCG, why_not)
+        return AccelerationTest(TCG, why_not)
 
     def _boot(self) -> str:
         """Boot a guest that powers off at once; returns the fault, empty if there is none."""

@@ -25,8 +25,8 @@ from backendai.agent.backends.base import (
     ImageNotFound,
     KernelEvent,
     KernelGone,
-    Made,
     Progress,
+    SavedImage,
     StaleGeneration,
     Started,
     StartFailed,
@@ -34,7 +34,7 @@ from backendai.agent.backends.base import (
 )
 from backendai.agent.backends.simulated_guest import SimulatedGuests
 from backendai.agent.backends.simulated_kernel import Journal, SimulatedKernel, duration_of, exit_code_of, serving_port
-from backendai.agent.backends.simulated_kernel import Pace as Pace
+from backendai.agent.backends.simulated_kernel import SimulatedDurations as SimulatedDurations
 from backendai.agent.backends.simulated_ports import SimulatedPorts
 from backendai.agent.backends.simulated_terminal import EchoTerminal
 from backendai.agent.backends.simulated_usage import reading_of
@@ -67,13 +67,13 @@ class SimulatedBackend(Imaging, Committing, Streaming, Measuring):
         *,
         deployment: str,
         capacity: Slots,
-        pace: Pace | None = None,
+        pace: SimulatedDurations | None = None,
         images: Sequence[str] = (IMAGE,),
         journal: Path | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._deployment, self._capacity, self._images = deployment, capacity, list(images)
-        self._pace, self._clock = pace or Pace(), clock
+        self._pace, self._clock = pace or SimulatedDurations(), clock
         self._journal = Journal(journal)
         self._kernels = {key: one for key, one in self._journal.load().items() if one.deployment == deployment}
         self._terminals: dict[UUID, set[EchoTerminal]] = {}
@@ -106,7 +106,7 @@ class SimulatedBackend(Imaging, Committing, Streaming, Measuring):
         if reference not in self._images:
             self._images.append(reference)
 
-    def commit(self, spec: CommitSpec) -> Made:
+    def commit(self, spec: CommitSpec) -> SavedImage:
         """Simulate a saved image: add an entry to the list of images."""
         with self._changed:
             kernel = self._here(spec.kernel_id)
@@ -114,7 +114,7 @@ class SimulatedBackend(Imaging, Committing, Streaming, Measuring):
                 raise KernelGone("The session ended before an image was made of it.")
             if spec.reference not in self._images:
                 self._images.append(spec.reference)
-        return Made(size_bytes=MADE_BYTES)
+        return SavedImage(size_bytes=MADE_BYTES)
 
     def push_image(self, spec: CommitSpec, *, progress: Progress) -> str:
         return ""

@@ -19,7 +19,7 @@ _EXIT = re.compile(r"\bexit\s+(\d{1,3})")
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class SimulatedDurations:
     """Durations in simulated seconds; ``time_scale``: real seconds per simulated one (0: instantly)."""
 
     start_seconds: float = 1.0

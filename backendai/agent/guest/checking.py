@@ -21,7 +21,7 @@ class Refused(Exception):
         self.code, self.message = code, message
 
 
-class Changes:
+class ChangeSignal:
     """Wakes all tasks that wait for a change."""
 
     def __init__(self) -> None:

@@ -139,7 +139,7 @@ async def _copy(reader: asyncio.StreamReader, file: Any) -> int:
             raise FileRefused("A file may have 1 GiB at most.", "file-too-large")
 
 
-class _Nowhere:
+class _Discard:
     def write(self, data: bytes) -> None:
         """Discard the data."""
 
@@ -150,7 +150,7 @@ async def _discard(reader: asyncio.StreamReader) -> None:
     Closing a connection with unread bytes resets it, and the refusal could be lost before the agent reads it.
     """
     with contextlib.suppress(FileRefused, OSError, asyncio.TimeoutError):
-        await asyncio.wait_for(_copy(reader, _Nowhere()), _DISCARD_SECONDS)
+        await asyncio.wait_for(_copy(reader, _Discard()), _DISCARD_SECONDS)
 
 
 def look(path: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Mapping  # noqa: UP035
 
-from backendai.agent.guest.checking import Changes
+from backendai.agent.guest.checking import ChangeSignal
 from backendai.agent.guest.items import encoded
 from backendai.agent.guest.run import Run
 
@@ -21,7 +21,7 @@ class Follower:
         self._runs, self._after, self._writer = runs, after, writer
         self._number = 0
 
-    async def follow(self, changes: Changes) -> None:
+    async def follow(self, changes: ChangeSignal) -> None:
         """Send until the reader disconnects. Skips runs that have already ended, unless they are in ``after``."""
         seen = {key: -1 for key, run in self._runs.items() if key in self._after or not run.has_ended}
         self._number = max((run.number for run in self._runs.values()), default=0)

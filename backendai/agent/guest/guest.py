@@ -13,7 +13,7 @@ import time
 from typing import Any, Awaitable, Callable  # noqa: UP035
 
 from backendai.agent.guest import home_files, streams
-from backendai.agent.guest.checking import LARGEST_CODE, Changes, Refused, checked, language_of, name_of
+from backendai.agent.guest.checking import LARGEST_CODE, ChangeSignal, Refused, checked, language_of, name_of
 from backendai.agent.guest.contexts import Context, Starter
 from backendai.agent.guest.files import FileRefused
 from backendai.agent.guest.following import Follower, beginning_of
@@ -42,7 +42,7 @@ class Guest:
     ) -> None:
         self._journal, self._start, self._languages, self._has_files = journal, start, languages, has_files
         self._shares_network = shares_network
-        self._changes = Changes()
+        self._changes = ChangeSignal()
         self._contexts: dict[str, Context] = {}
         self._runs: dict[str, Run] = {}
         self._next_number = 1

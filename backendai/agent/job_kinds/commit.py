@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from backendai.agent.backends.abilities import Committing
-from backendai.agent.backends.base import Made
+from backendai.agent.backends.base import SavedImage
 from backendai.agent.jobs.handlers import JobHandler, JobProgress, Outcome
 from backendai.core.messages import Message
 from backendai.wire.capabilities import Capability
@@ -25,7 +25,7 @@ class Handler(JobHandler):
         self._on_images_changed()
         if work.push:
             progress.tell(Message("Pushing to the registry."), phase=PUSHING)
-            made = Made(made.size_bytes, self._backend.push_image(work, progress=progress.heed))
+            made = SavedImage(made.size_bytes, self._backend.push_image(work, progress=progress.heed))
             self._on_images_changed()
         return Outcome(result=CommitResult(size_bytes=made.size_bytes, digest=made.digest).model_dump())
 

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from uuid import UUID
 
-from backendai.agent.backends.abilities import Homely, Mounting
+from backendai.agent.backends.abilities import HomeProviding, Mounting
 from backendai.agent.mounts.cuts import unmount_folder
 from backendai.agent.mounts.kernel_mounts import KernelMounts
 from backendai.agent.mounts.rules import MountRules
 from backendai.wire.mounts import HostReport
 
 
-class MountingBackend(Mounting, Homely):
+class MountingBackend(Mounting, HomeProviding):
     """A backend whose kernels mount folders and have their home folders on this machine."""
 
     _mounts: KernelMounts

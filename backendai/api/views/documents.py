@@ -35,7 +35,7 @@ class Documents(SpectacularSwaggerSplitView):
 
 
 @extend_schema(exclude=True)
-class Nowhere(APIView):
+class UnknownAddress(APIView):
     """Answers all other addresses with a problem document.
 
     A redirect instead would lose the body of a script's request.

@@ -31,7 +31,7 @@ from backendai.api.endpoint_bodies import (
 from backendai.api.idempotency import idempotency_key
 from backendai.api.paging import ByName, NewestFirst
 from backendai.api.parsing import StrictJSONParser, StrictSerializer
-from backendai.serving.models import Endpoint, Revision, ScalingRecord, Wish
+from backendai.serving.models import DesiredState, Endpoint, Revision, ScalingRecord
 from backendai.serving.services.endpoints import (
     change_endpoint,
     create_endpoint,
@@ -40,7 +40,7 @@ from backendai.serving.services.endpoints import (
     set_wish,
     update_endpoint,
 )
-from backendai.serving.showing import Shown, points_of, shown
+from backendai.serving.showing import EndpointSummary, points_of, shown
 
 KEY = OpenApiParameter("Idempotency-Key", str, OpenApiParameter.HEADER, description="Sent again, it creates nothing.")
 _HOUR = timedelta(hours=1)
@@ -104,7 +104,7 @@ class EndpointDetail(GenericAPIView[Endpoint]):
     @extend_schema(responses={204: None})
     def delete(self, request: Request, endpoint_id: UUID) -> Response:
         """Delete the endpoint; its replicas end when their open requests are answered."""
-        set_wish(_endpoint(request, endpoint_id), user_of(request), Wish.DELETED)
+        set_wish(_endpoint(request, endpoint_id), user_of(request), DesiredState.DELETED)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
@@ -118,7 +118,7 @@ class EndpointStart(GenericAPIView[Endpoint]):
     def post(self, request: Request, endpoint_id: UUID) -> Response:
         """Start the endpoint."""
         endpoint = _endpoint(request, endpoint_id)
-        set_wish(endpoint, user_of(request), Wish.RUN)
+        set_wish(endpoint, user_of(request), DesiredState.RUN)
         return Response(_body(endpoint))
 
 
@@ -132,7 +132,7 @@ class EndpointStop(GenericAPIView[Endpoint]):
     def post(self, request: Request, endpoint_id: UUID) -> Response:
         """Stop the endpoint: it keeps its address, and its replicas end."""
         endpoint = _endpoint(request, endpoint_id)
-        set_wish(endpoint, user_of(request), Wish.STOPPED)
+        set_wish(endpoint, user_of(request), DesiredState.STOPPED)
         return Response(_body(endpoint))
 
 
@@ -263,7 +263,7 @@ def _endpoint(request: Request, endpoint_id: UUID) -> Endpoint:
     return endpoint
 
 
-def _shown(endpoint: Endpoint) -> Shown:
+def _shown(endpoint: Endpoint) -> EndpointSummary:
     return shown([endpoint], timezone.now())[0]
 
 

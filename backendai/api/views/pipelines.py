@@ -37,7 +37,7 @@ from backendai.api.pipeline_bodies import (
 from backendai.pipelines.comparing import differences, last_good
 from backendai.pipelines.explaining import why_waits
 from backendai.pipelines.models import Run, State, Task
-from backendai.pipelines.services.creating import RunWish, check_run, create_run
+from backendai.pipelines.services.creating import RunSpec, check_run, create_run
 from backendai.pipelines.showing import counts_of, failures_of, step_counts, steps_of
 
 _WITH = OpenApiParameter("with", UUID, description="Another run; default: the last good one of this name.")
@@ -113,7 +113,7 @@ class BatchRunList(ListAPIView[Run]):
         return Response(run_body(run), status=status.HTTP_201_CREATED if is_new else status.HTTP_200_OK)
 
 
-def _wish(body: RunRequest, request: Request) -> RunWish:
+def _wish(body: RunRequest, request: Request) -> RunSpec:
     """Return the requested run, which counts against the key pair that signed the request."""
     wish, pair = body.wish(), signing_pair(request)
     return replace(wish, access_key=pair.access_key) if pair else wish

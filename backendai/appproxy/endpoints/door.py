@@ -13,9 +13,9 @@ from aiohttp import web
 
 from backendai.appproxy.endpoints import common, origins
 from backendai.appproxy.endpoints.callers import digest_in, may_be_for_endpoint
-from backendai.appproxy.endpoints.keeper import Away
+from backendai.appproxy.endpoints.keeper import DatabaseUnavailable
 from backendai.appproxy.endpoints.refusals import Refused, answer_of, broken, no_wake, not_known, stopped
-from backendai.appproxy.endpoints.relay import Body, BrokeOff, CallerLeft, TooLarge, begin, pass_back
+from backendai.appproxy.endpoints.relay import Body, CallerLeft, ReplicaDisconnected, TooLarge, begin, pass_back
 from backendai.appproxy.endpoints.repeats import Repeats
 from backendai.appproxy.endpoints.replicas import Blocked, Known, Pool, Stopped
 from backendai.appproxy.endpoints.service import Endpoints
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 MOST_HELD, LONGEST_HOLD = 100, 600.0
 AGAIN_SECONDS, _LOOK_SECONDS = 0.5, 0.1
 _AWAY = frozenset({"node-unreachable", "agent-stops"})
-_WORDS: dict[type[Exception], str] = {BrokeOff: "It broke off in its answer."}
+_WORDS: dict[type[Exception], str] = {ReplicaDisconnected: "It broke off in its answer."}
 
 
 class EndpointDoor:
@@ -62,7 +62,7 @@ class EndpointDoor:
             return None
         try:
             pool = await self._endpoints.find(host)
-        except Away:
+        except DatabaseUnavailable:
             return _last(answer_of(request, not_known())) if digest_in(request) else None
         return None if pool is None else await self._handle(request, pool, None)
 
@@ -96,7 +96,7 @@ class EndpointDoor:
             transport = request.transport
             with pool.admitted(token, lambda: transport.abort() if transport else None):
                 return await self._answer(request, pool, token, beginning)
-        except (BrokeOff, CallerLeft):
+        except (ReplicaDisconnected, CallerLeft):
             return _last(web.Response(status=502))  # nobody reads it: the connection is gone
         except Stopped:
             return self._refuse(request, pool, stopped())
@@ -195,11 +195,11 @@ class EndpointDoor:
             raise
         except NoTunnel:
             raise  # nothing has reached the replica: there is nothing to count
-        except (aiohttp.ClientError, TimeoutError, TooLarge, BrokeOff) as error:
+        except (aiohttp.ClientError, TimeoutError, TooLarge, ReplicaDisconnected) as error:
             if body is not None and body.fault is not None:
                 counters.left()
                 raise
-            if isinstance(error, BrokeOff):
+            if isinstance(error, ReplicaDisconnected):
                 self._note_broken(known, error)
             counters.complete(time.monotonic() - began, failed=True)
             raise
@@ -246,7 +246,7 @@ class EndpointDoor:
             if not endpoint.replicas:
                 try:
                     await self._endpoints.wake(pool)
-                except Away:
+                except DatabaseUnavailable:
                     raise no_wake(can_sleep=endpoint.can_sleep) from None
             try:
                 await pool.until_answering(_patience(request, endpoint))

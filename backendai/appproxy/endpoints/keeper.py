@@ -29,7 +29,7 @@ AGAIN_SECONDS = 0.2
 _Answer = TypeVar("_Answer")
 
 
-class Away(Exception):
+class DatabaseUnavailable(Exception):
     """The database does not answer."""
 
 
@@ -85,7 +85,7 @@ class Keeper:
             if not self._is_away:
                 logger.warning("the database does not answer, endpoints are served from the table in memory: %s", error)
             self._is_away = True
-            raise Away from error
+            raise DatabaseUnavailable from error
         if self._is_away:
             logger.info("the database answers again")
         self._is_away = False
@@ -128,7 +128,7 @@ class Keeper:
             await self._look()
 
     async def _look(self) -> None:
-        with contextlib.suppress(Away):
+        with contextlib.suppress(DatabaseUnavailable):
             is_old = time.monotonic() - self._read_at >= WHOLE_SECONDS or not self._read_at
             if not is_old and await self.ask(read_sign) == self.table.sign:
                 self._confirmed_at = time.time()

@@ -28,7 +28,7 @@ class TooLarge(Exception):
     """The request's body is larger than the endpoint allows."""
 
 
-class BrokeOff(Exception):
+class ReplicaDisconnected(Exception):
     """The replica broke off its answer, so the proxy closed the caller's connection too."""
 
 
@@ -130,7 +130,7 @@ async def pass_back(
         if request.transport is None or request.transport.is_closing():
             raise CallerLeft from None
         request.transport.abort()
-        raise BrokeOff from None
+        raise ReplicaDisconnected from None
 
 
 def _settle(request: web.BaseRequest, origins: Sequence[str], is_last: bool, headers: CIMultiDict[str]) -> None:

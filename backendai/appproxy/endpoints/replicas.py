@@ -19,7 +19,7 @@ from backendai.core.service_ports import REPLICA_SERVICE
 from backendai.gateways.targets import Target
 from backendai.scheduler.serving import balance
 from backendai.serving.endpoint_table import ANYBODY, EndpointEntry, ReplicaEntry
-from backendai.serving.services.readings import Sight
+from backendai.serving.services.readings import ReplicaReading
 
 FRESH_SECONDS = 8.0  # so long a piece of an answer stands for an answered probe
 
@@ -51,7 +51,7 @@ class Known:
     requests: int = 0
     errors: int = 0
     is_listed: bool = True
-    reported: Sight | None = None
+    reported: ReplicaReading | None = None
 
     def target(self, visitor: str) -> Target:
         """Return the address of the replica's port. A connection of one visitor is not used for another visitor."""
@@ -97,9 +97,11 @@ class Known:
             self.times += 1
             self.ejected_until = now + balance.ejected_for(self.times)
 
-    def sight(self) -> Sight:
+    def sight(self) -> ReplicaReading:
         """Return the state of the replica for the report to the portal."""
-        return Sight(UUID(self.entry.id), self.is_answering, self.message, self.open, self.requests, self.errors)
+        return ReplicaReading(
+            UUID(self.entry.id), self.is_answering, self.message, self.open, self.requests, self.errors
+        )
 
 
 class Pool:
@@ -179,7 +181,7 @@ class Pool:
         ``key`` use the same replica while it is not much busier than the others.
         """
         listed = {pk: one for pk, one in self.known.items() if one.is_listed}
-        sights = [balance.Sight(pk, one.has_answered, one.out_until) for pk, one in listed.items()]
+        sights = [balance.ReplicaHealth(pk, one.has_answered, one.out_until) for pk, one in listed.items()]
         out = balance.eject(sights, self._now()) | set(avoid)
         share = max(-(-self.endpoint.concurrency // max(self._others(), 1)), 1) if self.endpoint.concurrency else 0
         warm_up, now = self.endpoint.warm_up, self._now()
@@ -279,7 +281,7 @@ def _target(one: ReplicaEntry, visitor: str) -> Target:
     return Target(UUID(one.kernel_id), one.generation, REPLICA_SERVICE, one.port, one.gateway_url, visitor=visitor)
 
 
-def sights_of(pools: Iterable[Pool]) -> list[tuple[Known, Sight]]:
+def sights_of(pools: Iterable[Pool]) -> list[tuple[Known, ReplicaReading]]:
     """Return the replicas whose state has changed since their last report, each with its state."""
     found = [(one, one.sight()) for pool in pools for one in pool.known.values()]
     return [(one, sight) for one, sight in found if sight != one.reported]

@@ -16,7 +16,7 @@ import aiohttp
 from django.conf import settings
 from django.utils import timezone
 
-from backendai.appproxy.endpoints.keeper import LOOK_SECONDS, Away, Keeper
+from backendai.appproxy.endpoints.keeper import LOOK_SECONDS, DatabaseUnavailable, Keeper
 from backendai.appproxy.endpoints.probes import TICK_SECONDS, Prober
 from backendai.appproxy.endpoints.repeating import repeat
 from backendai.appproxy.endpoints.replicas import Pool, sights_of
@@ -73,7 +73,7 @@ class Endpoints:
         for task in self._tasks:
             task.cancel()
         self._prober.close()
-        with contextlib.suppress(Away, TimeoutError):
+        with contextlib.suppress(DatabaseUnavailable, TimeoutError):
             async with asyncio.timeout(2.0):
                 await self._report(everything=True)
                 await self.keeper.ask(lambda: farewell(self.name, self.boot, now=timezone.now()))
@@ -100,7 +100,7 @@ class Endpoints:
         if host in self._strange_hosts:
             return None
         if not await self.keeper.look_anew():
-            raise Away
+            raise DatabaseUnavailable
         if (pool := self.at(host)) is None:
             if len(self._strange_hosts) >= _MOST_REMEMBERED:
                 self._strange_hosts.clear()
@@ -130,7 +130,7 @@ class Endpoints:
         return min(seconds, HELD_SECONDS) if any(pool.counters.held.count for pool in self.pools.values()) else seconds
 
     async def _report_if_possible(self) -> None:
-        with contextlib.suppress(Away):
+        with contextlib.suppress(DatabaseUnavailable):
             await self._report()
 
     async def _cut_unentitled(self) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from backendai.serving.measures import BOUNDS
-from backendai.serving.services.readings import Tally
+from backendai.serving.services.readings import ProxyCounts
 
 
 class Gauge:
@@ -69,9 +69,9 @@ class Counters:
         """Return whether any request of the endpoint is open or waits."""
         return bool(self.open.count or self.queued.count or self.held.count)
 
-    def reading(self, endpoint_id: UUID, book_version: int) -> Tally:
+    def reading(self, endpoint_id: UUID, book_version: int) -> ProxyCounts:
         """Return the current values of the counters."""
-        return Tally(
+        return ProxyCounts(
             endpoint_id=endpoint_id,
             book_version=book_version,
             requests=self.requests,

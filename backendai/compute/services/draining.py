@@ -18,7 +18,7 @@ from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.services.ending import end_each
 from backendai.compute.services.history import Entry, write_history
 from backendai.compute.services.losses import MOST_AT_ONCE, RUN_AGAIN, stop_for_another_try
-from backendai.compute.services.moves import Why, touch
+from backendai.compute.services.moves import StatusCause, touch
 from backendai.compute.services.notices import warn_owners, withdraw_warnings
 from backendai.compute.services.place import lock_group
 from backendai.compute.status import PLACED, STARTING, Outcome, Phase, Status
@@ -86,7 +86,7 @@ def end_drained(now: datetime) -> int:
     again = stop_for_another_try(starting, DRAINED, _sentence, now=now)
     rows = kernels.filter(session__status=Status.RUNNING).exclude(session__in=again)
     whys = {
-        session_id: Why(Phase.REPAIR, DRAINED, _sentence(agent), {"agent": agent}, outcome=Outcome.EXPIRED)
+        session_id: StatusCause(Phase.REPAIR, DRAINED, _sentence(agent), {"agent": agent}, outcome=Outcome.EXPIRED)
         for session_id, agent in rows.values_list("session_id", "agent__name")[:MOST_AT_ONCE]
     }
     return len(again) + len(end_each(whys, only_from=[Status.RUNNING], now=now).terminating)

@@ -23,7 +23,7 @@ from backendai.compute.reasons import reason_of
 from backendai.compute.services.bulk import update_rows
 from backendai.compute.services.commits import refuse_while_saved
 from backendai.compute.services.home_keeping import refuse_while_home_is_kept
-from backendai.compute.services.moves import Why, move, move_kernels
+from backendai.compute.services.moves import StatusCause, move, move_kernels
 from backendai.compute.status import LIVE, PLACED, TERMINAL, Outcome, Phase, Result, Status, When
 from backendai.core.errors import Conflict
 from backendai.core.messages import Message, for_column
@@ -61,7 +61,10 @@ def terminate_session(session: ComputeSession, user: User, *, force: bool = Fals
     now = timezone.now()
     with transaction.atomic():
         ended = end_sessions(
-            [session.pk], Why(Phase.TERMINATE, code, Message("Ended by {user}.", user=user.email)), now=now, force=force
+            [session.pk],
+            StatusCause(Phase.TERMINATE, code, Message("Ended by {user}.", user=user.email)),
+            now=now,
+            force=force,
         )
         forced = end_stuck_kernels([session.pk], user, now) if force and user.is_superadmin else set()
         details = {"name": session.name, "force": force, "forced": bool(forced)}
@@ -71,7 +74,7 @@ def terminate_session(session: ComputeSession, user: User, *, force: bool = Fals
 
 
 def end_sessions(
-    session_ids: Collection[UUID], why: Why, *, now: datetime, force: bool = False, **columns: Any
+    session_ids: Collection[UUID], why: StatusCause, *, now: datetime, force: bool = False, **columns: Any
 ) -> Ended:
     """Cancel pending sessions at once, and terminate placed ones, which end when their agents confirm. Pending sessions
     that depend on a cancelled session are cancelled, too. ``columns``: further columns to set."""
@@ -81,7 +84,9 @@ def end_sessions(
     return ended
 
 
-def end_each(whys: Mapping[UUID, Why], *, only_from: Collection[Status], now: datetime, **columns: Any) -> Ended:
+def end_each(
+    whys: Mapping[UUID, StatusCause], *, only_from: Collection[Status], now: datetime, **columns: Any
+) -> Ended:
     """End sessions for reasons with the same phase, code and outcome, but different messages. ``only_from``: sessions
     in other statuses are unchanged. A fixed number of statements."""
     if not whys:
@@ -108,7 +113,7 @@ def cancel_dependents(session_ids: Collection[UUID] | None = None, *, now: datet
     return cancelled
 
 
-def finish(sessions: Collection[ComputeSession], why: Why, *, now: datetime) -> set[UUID]:
+def finish(sessions: Collection[ComputeSession], why: StatusCause, *, now: datetime) -> set[UUID]:
     """Move TERMINATING sessions without live kernels to their final status; returns the ids of the moved sessions.
     Pending sessions that needed their success are cancelled. The groups are scheduled after commit."""
     targets: dict[Status, list[UUID]] = defaultdict(list)
@@ -126,7 +131,7 @@ def finish(sessions: Collection[ComputeSession], why: Why, *, now: datetime) -> 
     return moved
 
 
-def _last_why(why: Why, to: Status, sessions: Collection[ComputeSession]) -> Why:
+def _last_why(why: StatusCause, to: Status, sessions: Collection[ComputeSession]) -> StatusCause:
     if to == Status.CANCELLED:
         return replace(why, code="")  # a code would replace the reason of sessions that never ran
     if to == Status.ERROR and not why.code:
@@ -164,13 +169,13 @@ def end_stuck_kernels(session_ids: Collection[UUID], user: User, now: datetime) 
         move_kernels(kernels, Status.TERMINATED, message=message, reason="force-terminated", now=now)
         Kernel.objects.filter(pk__in=kernels).update(is_unconfirmed=True)
     over = ComputeSession.objects.filter(pk__in=session_ids, status=Status.TERMINATING)
-    why = Why(Phase.TERMINATE, "force-terminated", Message("Ended by force."))
+    why = StatusCause(Phase.TERMINATE, "force-terminated", Message("Ended by force."))
     return finish(list(over.exclude(kernels__status__in=LIVE)), why, now=now)
 
 
 def _end(
     session_ids: Collection[UUID],
-    why: Why,
+    why: StatusCause,
     now: datetime,
     *,
     only_from: Collection[Status] = LIVE,
@@ -195,7 +200,7 @@ def _end(
     return Ended(cancelled, terminating, set())
 
 
-def _end_each(whys: Mapping[UUID, Why], now: datetime, only_from: Collection[Status], **columns: Any) -> Ended:
+def _end_each(whys: Mapping[UUID, StatusCause], now: datetime, only_from: Collection[Status], **columns: Any) -> Ended:
     shared = replace(next(iter(whys.values())), message="", data={})
     ended = _end(whys.keys(), shared, now, only_from=only_from, **columns)
     moved = list(ended.cancelled | ended.terminating)
@@ -214,7 +219,7 @@ def _end_each(whys: Mapping[UUID, Why], now: datetime, only_from: Collection[Sta
     return ended
 
 
-def _unfulfillable(failed: Collection[UUID] | None) -> dict[UUID, Why]:
+def _unfulfillable(failed: Collection[UUID] | None) -> dict[UUID, StatusCause]:
     """Return why pending sessions can never start, by session id: a dependency ended otherwise than required.
     ``failed``: only these dependencies are considered (None: all). At most ``_MOST_AT_ONCE`` dependencies."""
     well = Q(to_computesession__status=Status.TERMINATED, to_computesession__result=Result.SUCCESS)
@@ -226,7 +231,7 @@ def _unfulfillable(failed: Collection[UUID] | None) -> dict[UUID, Why]:
     )
     if failed is not None:
         links = links.filter(to_computesession__in=failed)
-    whys: dict[UUID, Why] = {}
+    whys: dict[UUID, StatusCause] = {}
     rows = links.values_list(
         "from_computesession_id",
         "to_computesession_id",
@@ -240,7 +245,7 @@ def _unfulfillable(failed: Collection[UUID] | None) -> dict[UUID, Why]:
         if when == When.FAILURE:
             message = Message("Session {name} succeeded, and this one was to start if it fails.", name=name)
         data = {"dependency": str(dependency), "dependency_name": name, "dependency_reason": reason}
-        whys.setdefault(pk, Why(Phase.SCHEDULE, "dependency-failed", message, data, outcome=Outcome.GIVE_UP))
+        whys.setdefault(pk, StatusCause(Phase.SCHEDULE, "dependency-failed", message, data, outcome=Outcome.GIVE_UP))
     return whys
 
 

@@ -16,7 +16,7 @@ from backendai.compute.models import ComputeSession
 from backendai.compute.services.commits import being_saved
 from backendai.compute.services.ending import Ended, end_sessions, end_stuck_kernels
 from backendai.compute.services.home_keeping import homes_being_kept
-from backendai.compute.services.moves import Why
+from backendai.compute.services.moves import StatusCause
 from backendai.compute.status import LIVE, Phase, Status
 from backendai.core.errors import UserError
 from backendai.core.messages import Message
@@ -76,7 +76,7 @@ def _end(user: User, asked: dict[UUID, ComputeSession], force: bool, now: dateti
     for code, is_own in (("user-requested", True), ("admin-requested", False)):
         ids = [pk for pk, one in asked.items() if (one.owner_id == user.pk) == is_own]
         if ids:
-            why = Why(Phase.TERMINATE, code, Message("Ended by {user}.", user=user.email))
+            why = StatusCause(Phase.TERMINATE, code, Message("Ended by {user}.", user=user.email))
             ended = end_sessions(ids, why, now=now, force=force)
             cancelled |= ended.cancelled
             terminating |= ended.terminating

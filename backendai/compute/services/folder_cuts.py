@@ -11,7 +11,7 @@ from backendai.accounts.models import User
 from backendai.activity.services import audit
 from backendai.compute.mount_models import SessionMount
 from backendai.compute.services.ending import end_sessions
-from backendai.compute.services.moves import Why
+from backendai.compute.services.moves import StatusCause
 from backendai.compute.status import LIVE, Phase
 from backendai.core.errors import Conflict, NotFound
 from backendai.core.messages import Message
@@ -69,6 +69,6 @@ def terminate_mounting_session(actor: User, folder: Folder, session_id: UUID, *,
         folder=mount.folder_name,
     )
     with transaction.atomic():
-        end_sessions([session.pk], Why(Phase.TERMINATE, CUT_OFF, message), now=now, force=True)
+        end_sessions([session.pk], StatusCause(Phase.TERMINATE, CUT_OFF, message), now=now, force=True)
         audit(actor.pk, "folder.cut-off", "folder", [folder.pk], name=folder.name, session=str(session.pk))
     return mount

@@ -18,7 +18,7 @@ from backendai.compute.services.bulk import list_of, listed, update_rows
 from backendai.compute.services.by_row import by_row
 from backendai.compute.services.ending import end_each, finish
 from backendai.compute.services.lifetimes import longest_runs
-from backendai.compute.services.moves import Why, move
+from backendai.compute.services.moves import StatusCause, move
 from backendai.compute.services.order import done_with, release, released_now
 from backendai.compute.services.restarting import Consequence, after_kernel, restart
 from backendai.compute.services.retrying import may_start_again, phase_of, start_again
@@ -127,7 +127,7 @@ def follow(session_ids: Collection[UUID], *, now: datetime) -> None:
     ending = _end(changes.ending, now)
     over = [one.session for one in (*changes.over, *ending) if one.is_over]
     if over:
-        finish(over, Why(Phase.TERMINATE), now=now)
+        finish(over, StatusCause(Phase.TERMINATE), now=now)
 
 
 def _look(session_ids: Collection[UUID]) -> _Changes:
@@ -165,9 +165,9 @@ def _place_in_order(status: str) -> int:
 def _advance(some: Sequence[_Followed], to: Status, now: datetime) -> None:
     ids = [one.session.pk for one in some]
     if to != Status.RUNNING:
-        move(ids, to, Why(phase_of(to)), now=now)
+        move(ids, to, StatusCause(phase_of(to)), now=now)
         return
-    why = Why(Phase.START, steps={one.session.pk: steps_of(one.kernels) for one in some})
+    why = StatusCause(Phase.START, steps={one.session.pk: steps_of(one.kernels) for one in some})
     ends = {pk: now + longest for pk, longest in longest_runs(ids).items()}
     move([pk for pk in ids if pk not in ends], to, why, now=now)
     if ends:
@@ -176,7 +176,7 @@ def _advance(some: Sequence[_Followed], to: Status, now: datetime) -> None:
 
 def _end(some: Sequence[_Followed], now: datetime) -> list[_Followed]:
     """End sessions because one of their kernels ended; returns the sessions that are terminating now."""
-    groups: dict[tuple[Phase, str, Result], dict[UUID, Why]] = defaultdict(dict)
+    groups: dict[tuple[Phase, str, Result], dict[UUID, StatusCause]] = defaultdict(dict)
     steps = {one.session.pk: steps_of(one.kernels) for one in some if one.session.status in STARTING}
     for one in some:
         first = _first(one.deciding or one.finishing)
@@ -185,9 +185,9 @@ def _end(some: Sequence[_Followed], now: datetime) -> list[_Followed]:
         if len(one.kernels) > 1:
             message = Message("{hostname}: {reason}", hostname=first.hostname, reason=message)
         outcome = reason_of(first.status_reason).outcome
-        why = Why(phase_of(one.session.status), first.status_reason, message, data, outcome, steps)
+        why = StatusCause(phase_of(one.session.status), first.status_reason, message, data, outcome, steps)
         groups[why.phase, why.code, _result(one.session, first)][one.session.pk] = why
-    reasons: dict[UUID, Why] = {}
+    reasons: dict[UUID, StatusCause] = {}
     for (_, _, result), whys in groups.items():
         ended = end_each(whys, only_from=STARTING | {Status.RUNNING}, now=now, result=result)
         reasons |= {pk: whys[pk] for pk in ended.terminating}
@@ -206,7 +206,7 @@ def _result(session: ComputeSession, kernel: Kernel) -> Result:
     return Result.SUCCESS if kernel.exit_code == 0 and is_last else Result.FAILED
 
 
-def _pass_message_on(some: Sequence[_Followed], reasons: Mapping[UUID, Why]) -> None:
+def _pass_message_on(some: Sequence[_Followed], reasons: Mapping[UUID, StatusCause]) -> None:
     """Give the message of the kernel that ended first to the session's other kernels."""
     texts = {
         kernel.pk: for_column(reasons[one.session.pk].message)
@@ -219,7 +219,7 @@ def _pass_message_on(some: Sequence[_Followed], reasons: Mapping[UUID, Why]) -> 
     update_rows(Kernel._meta.db_table, list(texts), columns, only_if=("status", Status.TERMINATING))
 
 
-def _on_their_way_out(some: Sequence[_Followed], reasons: Mapping[UUID, Why]) -> list[_Followed]:
+def _on_their_way_out(some: Sequence[_Followed], reasons: Mapping[UUID, StatusCause]) -> list[_Followed]:
     others = [one.session.pk for one in some if one.session.pk not in reasons]
     rows = ComputeSession.objects.filter(pk__in=others, status=Status.TERMINATING) if others else ()
     ended_elsewhere = {session.pk: session for session in rows}

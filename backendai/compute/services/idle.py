@@ -22,7 +22,7 @@ from backendai.compute.services.commits import being_saved
 from backendai.compute.services.ending import end_each
 from backendai.compute.services.history import Entry, write_history
 from backendai.compute.services.home_keeping import homes_being_kept
-from backendai.compute.services.moves import Why, publish_changes
+from backendai.compute.services.moves import StatusCause, publish_changes
 from backendai.compute.services.notices import IdleNotice, update_idle_notices
 from backendai.compute.status import TERMINAL, Outcome, Phase, Status
 from backendai.core.errors import Conflict, NotFound
@@ -120,7 +120,7 @@ def collect_idle(cases: Sequence[IdleCase], *, now: datetime) -> set[UUID]:
         held = lock_running(list(first))
         held -= being_saved(held) | homes_being_kept(held)  # they may end when that is finished
         warned = _active_warnings({pk: one for pk, one in first.items() if pk in held}, now)
-        groups: dict[str, dict[UUID, Why]] = defaultdict(dict)
+        groups: dict[str, dict[UUID, StatusCause]] = defaultdict(dict)
         for pk, (_, warned_at) in warned.items():
             groups[CODES[first[pk].kind]][pk] = _why(first[pk], warned_at)
         ended: set[UUID] = set()
@@ -198,9 +198,11 @@ def _active_warnings(sessions: Mapping[UUID, IdleCase], now: datetime) -> dict[U
     }
 
 
-def _why(one: IdleCase, warned_at: datetime) -> Why:
+def _why(one: IdleCase, warned_at: datetime) -> StatusCause:
     numbers = {"checker": one.checker_name, "warned_at": warned_at.isoformat(), "due_at": one.due_at.isoformat()}
-    return Why(Phase.RUN, CODES[one.kind], one.end_message, numbers | dict(one.numbers), outcome=Outcome.EXPIRED)
+    return StatusCause(
+        Phase.RUN, CODES[one.kind], one.end_message, numbers | dict(one.numbers), outcome=Outcome.EXPIRED
+    )
 
 
 def extension_message(user: User, until: datetime, checker: str) -> str:

@@ -77,7 +77,7 @@ _SPEC_COLUMNS = (
 
 
 @dataclass(frozen=True, slots=True)
-class _Around:
+class _SpecContext:
     """The input of a spec apart from the rows of kernel and session."""
 
     siblings: Sequence[Sibling]
@@ -97,7 +97,7 @@ def spec_for(agent: Agent, kernel_id: UUID) -> KernelSpec:
     own = files_of_sessions([kernel.session_id] if kernel.session.file_bytes else [])
     home, files = homes_of([residents])[residents], own.get(kernel.session_id, ())
     mounts = read_mounts([kernel.session_id] if kernel.session.mount_count else [])
-    around = _Around(siblings.get(kernel.session_id, ()), home, files, site_settings(), mounts)
+    around = _SpecContext(siblings.get(kernel.session_id, ()), home, files, site_settings(), mounts)
     return _spec(agent, kernel, around)
 
 
@@ -131,7 +131,7 @@ def specs_for(agents: Mapping[UUID, Agent], *, also_running: bool = False) -> di
         kernel.pk: _spec(
             agents[kernel.pk],
             kernel,
-            _Around(
+            _SpecContext(
                 siblings.get(kernel.session_id, ()),
                 homes[residents[kernel.session_id]],
                 files.get(kernel.session_id, ()),
@@ -147,7 +147,7 @@ def _residents(session: ComputeSession, domain_id: int) -> Residents:
     return Residents(session.owner_id, session.project_id, domain_id)
 
 
-def _spec(agent: Agent, kernel: Kernel, around: _Around) -> KernelSpec:
+def _spec(agent: Agent, kernel: Kernel, around: _SpecContext) -> KernelSpec:
     session, group = kernel.session, kernel.session.resource_group
     network = network_for(agent, kernel, around.siblings)
     peers = peers_of(agent, kernel, around.siblings, network)

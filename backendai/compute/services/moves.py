@@ -26,7 +26,7 @@ from backendai.wire.queues import CONTROL_QUEUE
 
 
 @dataclass(frozen=True, slots=True)
-class Why:
+class StatusCause:
     """The reason for a change of status: phase, code in kebab case, message and numbers. ``steps``: by session, a JSON
     list as text. ``codes``: by session, the code for the history if it differs."""
 
@@ -56,7 +56,7 @@ _STAMPS = {
 def move(
     session_ids: Collection[UUID],
     to: Status,
-    why: Why,
+    why: StatusCause,
     *,
     now: datetime | None = None,
     only_from: Collection[Status] | None = None,
@@ -152,7 +152,7 @@ def _wake_endpoints(moved: Collection[Moved], to: Status) -> None:
         hint_on_commit("controller.run_serving", queue=CONTROL_QUEUE)
 
 
-def _write_history(moved: Collection[tuple[UUID, str]], to: Status, why: Why, now: datetime) -> None:
+def _write_history(moved: Collection[tuple[UUID, str]], to: Status, why: StatusCause, now: datetime) -> None:
     tells = why.outcome != Outcome.SUCCESS or to in TERMINAL or to == Status.TERMINATING
     code = why.code if tells else ""
     entries = [

@@ -34,7 +34,7 @@ _GRACE = 5.0  # seconds between SIGTERM and SIGKILL
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class WorkRequest:
     """One agent's request for its work. ``seen``: the kernels that it reports (None: the request is not a sync).
     ``kept``: kernels that it refuses to remove. ``known``: kernels that it is starting already."""
 
@@ -46,7 +46,7 @@ class Asking:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class AgentWork:
     """The work of one agent: kernels to start and to stop. ``down``: the answer to its sync (None: the request is not a
     sync)."""
 
@@ -74,13 +74,13 @@ def work_for(
 ) -> SyncDown:
     """Return the answer to one agent's sync: kernels to run, stop and remove, and jobs. Three queries, and two more if
     the agent reports kernels that should not run there."""
-    asking = Asking(agent, seen, kept, want_images)
+    asking = WorkRequest(agent, seen, kept, want_images)
     jobs = orders_of([agent.pk]).get(agent.pk, [])
     live = _live(Q(agent=agent))
     return _answer(asking, live, jobs, misplaced_kernels([_syncing(asking, live)]), read_epoch())
 
 
-def work_for_each(asking: Sequence[Asking]) -> list[Work]:
+def work_for_each(asking: Sequence[WorkRequest]) -> list[AgentWork]:
     """Return for each agent, in the same order, the kernels to start and to stop, and the answer to its sync.
 
     A kernel to start comes as its spec, unless the agent knows the spec already. A fixed number of queries.
@@ -106,7 +106,7 @@ def work_for_each(asking: Sequence[Asking]) -> list[Work]:
         if one.seen is not None:
             down = _answer(one, live, jobs.get(one.agent.pk, []), misplaced, epoch)
         start = [specs[kernel.pk] for kernel in live if kernel.pk in specs]
-        works.append(Work(down, start, _stops(live)))
+        works.append(AgentWork(down, start, _stops(live)))
     return works
 
 
@@ -132,7 +132,7 @@ def _live(which: Q) -> list[_Live]:
 
 
 def _answer(
-    one: Asking,
+    one: WorkRequest,
     live: Sequence[_Live],
     jobs: list[NodeJobOrder],
     misplaced: Mapping[UUID, MisplacedKernels],
@@ -170,5 +170,5 @@ def _stops(live: Iterable[_Live]) -> list[StopOrder]:
     ]
 
 
-def _syncing(one: Asking, live: Iterable[_Live]) -> Syncing:
+def _syncing(one: WorkRequest, live: Iterable[_Live]) -> Syncing:
     return Syncing(one.agent.pk, one.seen or (), one.kept, {(kernel.pk, kernel.generation) for kernel in live})

@@ -21,7 +21,7 @@ from backendai.compute.services.free_capacity import FreeCapacity, KernelPlaceme
 from backendai.compute.services.history import NO_STEPS
 from backendai.compute.services.ledger import Amounts, Claim, allocate, amounts_of
 from backendai.compute.services.limits import recheck
-from backendai.compute.services.moves import Why, move
+from backendai.compute.services.moves import StatusCause, move
 from backendai.compute.status import Phase, Status
 from backendai.core import advisory_locks
 from backendai.core.slots import decimal_text
@@ -72,7 +72,7 @@ def place_sessions(group_id: int, assignments: Sequence[Assignment], *, now: dat
         steps = {
             assignment.session_id: assignment.steps for assignment in assignments if assignment.session_id in placements
         }
-        why = Why(Phase.SCHEDULE, steps=steps)
+        why = StatusCause(Phase.SCHEDULE, steps=steps)
         moved = move(steps.keys(), Status.SCHEDULED, why, now=now, overtaken_since=None)
         taken = [one for session_id, of_session in placements.items() if session_id in moved for one in of_session]
         _assign(taken, now)

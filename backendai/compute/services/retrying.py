@@ -17,7 +17,7 @@ from backendai.compute.services.cluster_networks import next_number
 from backendai.compute.services.ending import hint_stops
 from backendai.compute.services.history import Entry, write_history
 from backendai.compute.services.holding import lock_sessions_of
-from backendai.compute.services.moves import Why, move, move_kernels, touch
+from backendai.compute.services.moves import StatusCause, move, move_kernels, touch
 from backendai.compute.services.restarting import Consequence, after_kernel
 from backendai.compute.services.steps import steps_of
 from backendai.compute.status import (
@@ -92,7 +92,7 @@ def start_again(session: ComputeSession, kernels: Sequence[Kernel], *, now: date
         retries=session.retries + 1,
         max_retries=session.resource_group.max_retries + 1,
     )
-    why = Why(
+    why = StatusCause(
         phase_of(session.status),
         first.status_reason,
         f"{_named(session, first)} ({tries})".strip(),

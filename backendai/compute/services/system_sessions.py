@@ -19,7 +19,7 @@ from backendai.compute.services.check_amounts import minimum_of
 from backendai.compute.services.create import create_session
 from backendai.compute.services.ending import end_each, terminate_session
 from backendai.compute.services.folder_places import folders_of, place_for
-from backendai.compute.services.moves import Why
+from backendai.compute.services.moves import StatusCause
 from backendai.compute.services.openings import key_pair_of, projects_open
 from backendai.compute.services.system_limits import AMOUNTS, KIND
 from backendai.compute.spec import MountRequest, SessionSpec
@@ -110,7 +110,7 @@ def end_unused(now: datetime) -> int:
     unused = ComputeSession.objects.live().filter(at_rest, started, session_type=KIND)
     minutes = round(UNUSED_FOR.total_seconds() / 60)
     text = Message("Nobody was connected for {minutes} minutes.", minutes=minutes)
-    why = Why(Phase.RUN, "not-connected", text, {"minutes": minutes}, outcome=Outcome.EXPIRED)
+    why = StatusCause(Phase.RUN, "not-connected", text, {"minutes": minutes}, outcome=Outcome.EXPIRED)
     whys = {pk: why for pk in unused.exclude(status=Status.TERMINATING).values_list("pk", flat=True)[:1000]}
     ended = end_each(whys, only_from=[Status.PENDING, Status.RUNNING], now=now)
     return len(ended.terminating) + len(ended.cancelled)

@@ -29,9 +29,9 @@ _ROLES = {
 MESSAGES = frozenset(
     {
         "Message", "UserError", "NotFound", "Conflict", "NotAllowed", "StorageFull", "PlatformError", "RegistryError",
-        "NotThere", "Unreachable", "DeletesNothing", "BackendError", "FileServerError", "StorageSilent",
+        "NotInRegistry", "Unreachable", "DeletesNothing", "BackendError", "FileServerError", "StorageSilent",
         "SignatureRefused", "PathRefused", "NodeUnreachable", "PortalRefused",
-        "_Stays", "Busy", "FileRefused",
+        "_UndeletableTag", "Busy", "FileRefused",
         "StartFailed", "ImageNotFound", "KernelGone", "StaleGeneration", "CommitFailed",
     }
 )  # fmt: skip

@@ -14,7 +14,7 @@ from django.db.models import F
 
 from backendai.compute.services.bulk import among, update_rows
 from backendai.compute.services.ending import end_sessions
-from backendai.compute.services.moves import Why
+from backendai.compute.services.moves import StatusCause
 from backendai.compute.status import LIVE, Phase
 from backendai.compute.status import Status as SessionStatus
 from backendai.core.messages import Message
@@ -112,7 +112,7 @@ def end_run_sessions(run: Run, code: str, message: str, now: datetime, *, with_l
     rows = rows if with_last else rows.filter(step__is_finally=False)
     ids = list(rows.order_by().values_list("session_id", flat=True))
     if ids:
-        end_sessions(ids, Why(Phase.TERMINATE, code, message), now=now)
+        end_sessions(ids, StatusCause(Phase.TERMINATE, code, message), now=now)
     return len(ids)
 
 

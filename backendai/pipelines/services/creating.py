@@ -45,7 +45,7 @@ _NOT_AGAIN = ("name", "template", "parameters")  # the request has what they say
 
 
 @dataclass(frozen=True, slots=True)
-class RunWish:
+class RunSpec:
     """A run as it is asked for: a document as text, as data, or by the name of a template, and what it is to be called.
     ``access_key``: the owner's key pair that its sessions count against; empty: the main one."""
 
@@ -75,7 +75,7 @@ class CheckedRun:
         return next(iter(self.checked.values())).project
 
 
-def array_of(spec: SessionSpec, elements: int | Mapping[str, Any], *, retries: Any = 0) -> RunWish:
+def array_of(spec: SessionSpec, elements: int | Mapping[str, Any], *, retries: Any = 0) -> RunSpec:
     """Return a run of so many sessions like this one, or of one for each combination of values, each retried after a
     failure: so often, or by a rule as a step has it. Raises a UserError for what only single sessions have."""
     for field_name in ("starts_at", "depends_on", "depends_when", "owner"):
@@ -87,10 +87,10 @@ def array_of(spec: SessionSpec, elements: int | Mapping[str, Any], *, retries: A
         retries = {"times": retries, "wait": _RETRY_WAIT} if retries else None
     again = {"retry": retries} if retries else {}
     many = {"array" if isinstance(elements, int) else "matrix": elements}
-    return RunWish(document=request | again | many, name=spec.name, access_key=spec.access_key)
+    return RunSpec(document=request | again | many, name=spec.name, access_key=spec.access_key)
 
 
-def check_run(user: User, wish: RunWish) -> CheckedRun:
+def check_run(user: User, wish: RunSpec) -> CheckedRun:
     """Return what such a run would write, and write nothing. Raises a UserError with field, and line and column where
     the document came as text."""
     version = _version(user, wish.template) if wish.template else None
@@ -108,7 +108,7 @@ def check_run(user: User, wish: RunWish) -> CheckedRun:
     return CheckedRun(document, specs, checked, name, kept, str(version or ""))
 
 
-def create_run(user: User, wish: RunWish, *, idempotency_key: str | None = None, now: datetime) -> tuple[Run, bool]:
+def create_run(user: User, wish: RunSpec, *, idempotency_key: str | None = None, now: datetime) -> tuple[Run, bool]:
     """Return a new run, or the one made earlier under the same key, and whether it is new. Raises as ``check_run``."""
     asked = [wish.text, wish.document, wish.parameters, wish.name, *filter(None, [wish.template])]
     digest = hashlib.sha256(json.dumps(asked).encode()).hexdigest()
@@ -136,7 +136,7 @@ def _version(user: User, named: str) -> TemplateVersion:
     return version
 
 
-def _source(wish: RunWish) -> WrittenDocument:
+def _source(wish: RunSpec) -> WrittenDocument:
     if wish.text:
         return read_document(wish.text, largest=LARGEST, most=MOST_VALUES)
     if not wish.document:
@@ -210,7 +210,7 @@ def _earlier(user: User, key: str, digest: str) -> Run | None:
     return found
 
 
-def _write(user: User, wish: RunWish, found: CheckedRun, digest: str, key: str | None, now: datetime) -> Run:
+def _write(user: User, wish: RunSpec, found: CheckedRun, digest: str, key: str | None, now: datetime) -> Run:
     document = found.document
     run: Run = Run.objects.create(
         name=found.name,
@@ -277,7 +277,7 @@ def _write_tasks(steps: list[tuple[Step, list[int]]]) -> None:
     )
 
 
-def _kept(wish: RunWish, said: Mapping[str, Any], kind: str) -> str:
+def _kept(wish: RunSpec, said: Mapping[str, Any], kind: str) -> str:
     """Return the text as it was sent, or, where it holds values that look like secrets, written anew without them."""
     kept = with_secret_parameters(said) if kind == Run.Kind.PIPELINE else without_secrets(said)
     return wish.text if wish.text and kept == said else written(kept)

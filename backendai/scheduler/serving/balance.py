@@ -33,7 +33,7 @@ class Candidate(Generic[_Id]):
 
 
 @dataclass(frozen=True, slots=True)
-class Sight(Generic[_Id]):
+class ReplicaHealth(Generic[_Id]):
     """Results of requests and probes to a replica. ``ejected_until``: on the proxy's monotonic clock (0: not
     ejected)."""
 
@@ -70,7 +70,7 @@ def warmth(age: float, warm_up: float) -> float:
     return 1.0 if age >= warm_up else _COLDEST + (1.0 - _COLDEST) * max(age, 0.0) / warm_up
 
 
-def eject(sights: Sequence[Sight[_Id]], now: float) -> frozenset[_Id]:
+def eject(sights: Sequence[ReplicaHealth[_Id]], now: float) -> frozenset[_Id]:
     """Return the replicas that get no requests at ``now``: they never answered, or are ejected because of faults. If
     more than half of the replicas that have answered are ejected, only the ones that never answered are returned."""
     known = [one for one in sights if one.has_answered]

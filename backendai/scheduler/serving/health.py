@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from backendai.scheduler.serving.snapshot import EndpointView, Wish
+from backendai.scheduler.serving.snapshot import DesiredState, EndpointView
 
 
 class Health(StrEnum):
@@ -20,7 +20,7 @@ class Health(StrEnum):
 
 def health_of(endpoint: EndpointView) -> Health:
     """Return the endpoint's health."""
-    if endpoint.wish != Wish.RUN:
+    if endpoint.wish != DesiredState.RUN:
         return Health.STOPPED
     answering = sum(one.serves for one in endpoint.replicas)
     if answering and answering >= endpoint.desired:

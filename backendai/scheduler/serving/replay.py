@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from backendai.scheduler.serving.scale import decide_scale
-from backendai.scheduler.serving.snapshot import EndpointView, LoadView, Wish
+from backendai.scheduler.serving.snapshot import DesiredState, EndpointView, LoadView
 
 _PEAK = timedelta(minutes=5)
 
@@ -41,7 +41,7 @@ def replay(endpoint: EndpointView, minutes: Iterable[Minute]) -> Iterator[Replay
     The replay starts with the minimum number of replicas. It misses jumps within a minute, as the live pass runs every
     two seconds. Scaling rules are left out, as their metrics depend on the number of replicas.
     """
-    view = replace(endpoint, wish=Wish.RUN, desired=endpoint.minimum, replicas=(), rules=())
+    view = replace(endpoint, wish=DesiredState.RUN, desired=endpoint.minimum, replicas=(), rules=())
     view = replace(view, panic_until=None, scaled_at=None, asked_at=None)
     loads = deque[tuple[datetime, float]]()
     for one in minutes:

@@ -14,7 +14,14 @@ from uuid import UUID
 
 from backendai.core.messages import Message
 from backendai.scheduler.limits import LIMIT_CODES
-from backendai.scheduler.serving.snapshot import EndpointView, Reason, ReplicaState, ReplicaView, RevisionView, Wish
+from backendai.scheduler.serving.snapshot import (
+    DesiredState,
+    EndpointView,
+    Reason,
+    ReplicaState,
+    ReplicaView,
+    RevisionView,
+)
 
 PROOF = timedelta(seconds=60)  # how long a new revision serves before an old replica is drained
 MOST_UNPLACED = 2  # the most replicas that wait for an agent: more would only lengthen the queue
@@ -46,7 +53,7 @@ def decide_rollout(endpoint: EndpointView, desired: int, now: datetime) -> Rollo
     live = [one for one in endpoint.replicas if one.state not in (ReplicaState.DRAINING, ReplicaState.ENDED)]
     if endpoint.next is not None and (why := _why_roll_back(endpoint, live)) is not None:
         return Rollout(reason=why, rolls_back=True)
-    if endpoint.wish != Wish.RUN or desired == 0:
+    if endpoint.wish != DesiredState.RUN or desired == 0:
         return Rollout(drains=tuple(one.id for one in live), reason=_why_update_rests(endpoint))
     newest = endpoint.newest
     staying, leaving = list[ReplicaView](), list[ReplicaView]()

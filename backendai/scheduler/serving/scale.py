@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from math import ceil
 
 from backendai.core.messages import Message
-from backendai.scheduler.serving.snapshot import EndpointView, Reason, ReplicaState, Wish
+from backendai.scheduler.serving.snapshot import DesiredState, EndpointView, Reason, ReplicaState
 
 UP_OVER, SPARE, PANIC_OVER = 1.1, 0.85, 2.0
 PANIC_LASTS, COOL_DOWN, OLDEST_READING = timedelta(seconds=60), timedelta(seconds=300), timedelta(seconds=15)
@@ -27,7 +27,7 @@ class Scale:
 
 def decide_scale(endpoint: EndpointView, now: datetime) -> Scale:
     """Return how many replicas the endpoint should have now."""
-    if endpoint.wish != Wish.RUN:
+    if endpoint.wish != DesiredState.RUN:
         return Scale(0, Reason("paused", Message("The endpoint is stopped: it has no replicas.")))
     if endpoint.desired == 0 and endpoint.minimum == 0:
         return _wake(endpoint)

@@ -9,7 +9,7 @@ from enum import StrEnum
 from uuid import UUID
 
 
-class Wish(StrEnum):
+class DesiredState(StrEnum):
     """The state that the owner wants an endpoint to have."""
 
     RUN = "run"
@@ -116,7 +116,7 @@ class EndpointView:
     equals ``created_at`` while there was none."""
 
     id: UUID
-    wish: Wish = Wish.RUN
+    wish: DesiredState = DesiredState.RUN
     current: int = 1
     next: int | None = None
     minimum: int = 1

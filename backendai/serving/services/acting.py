@@ -20,7 +20,7 @@ from backendai.core.messages import Message
 from backendai.scheduler.serving.health import Health, health_of
 from backendai.scheduler.serving.rollout import Rollout, decide_rollout
 from backendai.scheduler.serving.scale import Scale, decide_scale
-from backendai.scheduler.serving.snapshot import EndpointView, Reason, Wish
+from backendai.scheduler.serving.snapshot import DesiredState, EndpointView, Reason
 from backendai.serving.models import Endpoint, Replica, Revision, State
 from backendai.serving.moves import claim, move_replicas, note, note_again, set_desired
 from backendai.serving.reading import Picture
@@ -115,7 +115,7 @@ def drain(picture: Picture, replica_ids: Sequence[UUID], scaling: Reason) -> Non
 def _why_it_goes(view: EndpointView, replica_id: UUID, scaling: Reason) -> tuple[str, str]:
     """Return the code and the sentence of a replica that is drained."""
     (one,) = [one for one in view.replicas if one.id == replica_id]
-    if view.wish != Wish.RUN:
+    if view.wish != DesiredState.RUN:
         return "endpoint-stopped", scaling.message
     if one.revision != view.newest:
         return "replaced", Message("Revision {revision} takes its place.", revision=view.newest)

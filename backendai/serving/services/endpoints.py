@@ -15,7 +15,7 @@ from backendai.activity.services import audit
 from backendai.compute.services.check import Checked
 from backendai.core.errors import Conflict, UserError
 from backendai.core.messages import Message
-from backendai.serving.models import AutoScalingRule, Endpoint, Revision, Wish
+from backendai.serving.models import AutoScalingRule, DesiredState, Endpoint, Revision
 from backendai.serving.moves import note
 from backendai.serving.services.checks import (
     PATIENCE,
@@ -176,14 +176,14 @@ def _as_asked(endpoint: Endpoint, name: str) -> Any:
     return value.total_seconds() if isinstance(value, timedelta) else value
 
 
-def set_wish(endpoint: Endpoint, user: User, wish: Wish) -> None:
+def set_wish(endpoint: Endpoint, user: User, wish: DesiredState) -> None:
     """Start, stop or delete the endpoint: a stopped one has no replicas and keeps its address. Raises Conflict."""
     _refuse_deleted(endpoint)
     now = timezone.now()
     values: dict[str, Any] = {"wish": wish, "version": F("version") + 1}
-    if wish == Wish.DELETED:
+    if wish == DesiredState.DELETED:
         values |= {"deleted_at": now, "idempotency_key": None}
-    if wish == Wish.RUN:
+    if wish == DesiredState.RUN:
         values |= {"desired": endpoint.minimum, "scaled_at": now, "asked_at": now}
     with transaction.atomic():
         Endpoint.objects.filter(pk=endpoint.pk).update(**values)
@@ -194,7 +194,7 @@ def set_wish(endpoint: Endpoint, user: User, wish: Wish) -> None:
             before=endpoint.desired,
             message=Message("Ordered by {user}.", user=user.email),
         )
-        action = {Wish.RUN: "start", Wish.STOPPED: "stop", Wish.DELETED: "delete"}[wish]
+        action = {DesiredState.RUN: "start", DesiredState.STOPPED: "stop", DesiredState.DELETED: "delete"}[wish]
         audit(user.pk, f"endpoint.{action}", "endpoint", [endpoint.pk], name=endpoint.name)
         _hint()
 
@@ -271,7 +271,7 @@ def _same(earlier: Endpoint, spec: EndpointSpec) -> Endpoint:
 
 
 def _refuse_deleted(endpoint: Endpoint) -> None:
-    if endpoint.wish == Wish.DELETED:
+    if endpoint.wish == DesiredState.DELETED:
         raise Conflict("The endpoint is deleted: create a new one.", code="deleted")
 
 

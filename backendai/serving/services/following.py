@@ -9,12 +9,12 @@ from django.db.models import F
 
 from backendai.compute.reasons import reason_of
 from backendai.compute.services.ending import end_sessions
-from backendai.compute.services.moves import Why
+from backendai.compute.services.moves import StatusCause
 from backendai.compute.status import TERMINAL, Outcome, Phase, Status
 from backendai.core.messages import Message, shortened
 from backendai.serving.models import Replica, Revision, State
 from backendai.serving.moves import move_replicas, note
-from backendai.serving.reading import Picture, Seen
+from backendai.serving.reading import ObservedReplica, Picture
 
 REPLACE_AFTER = timedelta(seconds=60)
 _FIRST_WAIT, _LONGEST_WAIT = timedelta(seconds=10), timedelta(minutes=5)
@@ -27,7 +27,7 @@ def follow(picture: Picture) -> int:
     return sum(_follow(one, picture, now) for one in picture.seen.values())
 
 
-def _follow(seen: Seen, picture: Picture, now: datetime) -> int:
+def _follow(seen: ObservedReplica, picture: Picture, now: datetime) -> int:
     replica, session = seen.replica, seen.replica.session
     if session.status in TERMINAL:
         return _ended(replica, now)
@@ -42,7 +42,7 @@ def _follow(seen: Seen, picture: Picture, now: datetime) -> int:
     return _drain(seen, picture, now) if replica.state == State.DRAINING else 0
 
 
-def _loading(seen: Seen, now: datetime) -> int:
+def _loading(seen: ObservedReplica, now: datetime) -> int:
     replica = seen.replica
     if seen.has_answered:
         moved = move_replicas([replica.pk], State.READY, now=now, ready_at=now, silent_since=None)
@@ -60,7 +60,7 @@ def _loading(seen: Seen, now: datetime) -> int:
     return int(end_replica(replica, "never-ready", message, now=now))
 
 
-def _watch(seen: Seen, now: datetime) -> int:
+def _watch(seen: ObservedReplica, now: datetime) -> int:
     """Note since when a READY replica is silent. One that is silent on a living agent for a minute ends."""
     replica = seen.replica
     is_lost = any(lost for _, lost, _ in seen.agents)
@@ -77,7 +77,7 @@ def _watch(seen: Seen, now: datetime) -> int:
     return int(end_replica(replica, "not-answering", message, now=now))
 
 
-def _drain(seen: Seen, picture: Picture, now: datetime) -> int:
+def _drain(seen: ObservedReplica, picture: Picture, now: datetime) -> int:
     """End a draining replica once every app proxy knows of it and has nothing open, or its time is up. A proxy that is
     cut off from the database sends by its old endpoint table, so that its silence is no word."""
     replica = seen.replica
@@ -87,7 +87,9 @@ def _drain(seen: Seen, picture: Picture, now: datetime) -> int:
     if not is_over and not (is_known and seen.open == 0) and replica.loading_at is not None:
         return 0
     reason = replica.message or Message("The endpoint does not need it.")
-    why = Why(Phase.TERMINATE, "replica-ended", shortened(Message.joined([reason, _what_is_cut(seen.open)]), 500))
+    why = StatusCause(
+        Phase.TERMINATE, "replica-ended", shortened(Message.joined([reason, _what_is_cut(seen.open)]), 500)
+    )
     ended = end_sessions([replica.session_id], why, now=now)
     return len(ended.cancelled | ended.terminating)
 
@@ -107,7 +109,7 @@ def end_replica(replica: Replica, reason: str, message: str, *, now: datetime) -
         count_failed_start(replica.revision_id, message, now)
     outcome = Outcome.FAILURE if was_coming else Outcome.SUCCESS
     end_sessions(
-        [replica.session_id], Why(Phase.RUN, "replica-ended", shortened(message, 500), outcome=outcome), now=now
+        [replica.session_id], StatusCause(Phase.RUN, "replica-ended", shortened(message, 500), outcome=outcome), now=now
     )
     note(
         replica.endpoint_id,

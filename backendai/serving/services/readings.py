@@ -11,7 +11,7 @@ from django.db import transaction
 from django.db.models import F, Max, Q
 
 from backendai.core.messages import Message
-from backendai.serving.models import Endpoint, ProxyReading, Replica, ReplicaSight, ServingProxy, Wish
+from backendai.serving.models import DesiredState, Endpoint, ProxyReading, Replica, ReplicaSight, ServingProxy
 from backendai.serving.moves import note
 from backendai.wire.broker import hint_on_commit
 from backendai.wire.queues import CONTROL_QUEUE
@@ -25,7 +25,7 @@ _REPORTED = timedelta(seconds=60)  # a proxy at rest reports every ten seconds
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class ProxyCounts:
     """What one proxy has counted of an endpoint since its boot; the fields are those of ``ProxyReading``."""
 
     endpoint_id: UUID
@@ -43,7 +43,7 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class ReplicaReading:
     """What one proxy knows of a replica now."""
 
     replica_id: UUID
@@ -55,7 +55,13 @@ class Sight:
 
 
 def record(
-    proxy: str, boot: str, uptime: float, tallies: Sequence[Tally], sights: Sequence[Sight], *, now: datetime
+    proxy: str,
+    boot: str,
+    uptime: float,
+    tallies: Sequence[ProxyCounts],
+    sights: Sequence[ReplicaReading],
+    *,
+    now: datetime,
 ) -> None:
     """Write that the proxy lives, and what it has counted. Endpoints and replicas that are gone are passed over."""
     with transaction.atomic():
@@ -84,7 +90,7 @@ def farewell(proxy: str, boot: str, *, now: datetime) -> None:
 
 def note_wake(endpoint_id: UUID, *, now: datetime) -> None:
     """Start the first replica of an endpoint that sleeps, at once."""
-    asleep = Endpoint.objects.filter(pk=endpoint_id, desired=0, wish=Wish.RUN)
+    asleep = Endpoint.objects.filter(pk=endpoint_id, desired=0, wish=DesiredState.RUN)
     with transaction.atomic():
         if asleep.update(desired=1, asked_at=now, scaled_at=now, version=F("version") + 1):
             note(endpoint_id, "woken", now=now, after=1, message=Message("A request came: the first replica starts."))
@@ -106,7 +112,7 @@ def delete_old_readings(now: datetime) -> int:
     return ProxyReading.objects.filter(pk__in=doomed[:_MOST_FORGOTTEN]).delete()[0] if doomed else 0
 
 
-def _asked(proxy: str, boot: str, tallies: Sequence[Tally], now: datetime) -> list[UUID]:
+def _asked(proxy: str, boot: str, tallies: Sequence[ProxyCounts], now: datetime) -> list[UUID]:
     """Return the endpoints with a request open or waiting, or with more requests than this proxy reported before: short
     ones are rarely open at the moment of a report."""
     rows = ProxyReading.objects.filter(endpoint__in=[one.endpoint_id for one in tallies], at__gt=now - _REPORTED)
@@ -124,7 +130,7 @@ def _note_asked(endpoint_ids: Sequence[UUID], now: datetime) -> None:
     Endpoint.objects.filter(pk__in=endpoint_ids).exclude(known).update(asked_at=now)
 
 
-def _reading(proxy: str, boot: str, uptime: float, one: Tally, now: datetime) -> ProxyReading:
+def _reading(proxy: str, boot: str, uptime: float, one: ProxyCounts, now: datetime) -> ProxyReading:
     return ProxyReading(
         proxy=proxy,
         boot=boot,
@@ -145,7 +151,7 @@ def _reading(proxy: str, boot: str, uptime: float, one: Tally, now: datetime) ->
     )
 
 
-def _sight(proxy: str, boot: str, one: Sight, now: datetime) -> ReplicaSight:
+def _sight(proxy: str, boot: str, one: ReplicaReading, now: datetime) -> ReplicaSight:
     return ReplicaSight(
         proxy=proxy,
         boot=boot,

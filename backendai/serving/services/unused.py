@@ -11,7 +11,7 @@ from django.db.models.functions import Coalesce, Greatest
 
 from backendai.core.messages import Message
 from backendai.core.slots import Slots, amount_in_words, is_accelerator
-from backendai.serving.models import Endpoint, EndpointNotice, Replica, State, Wish
+from backendai.serving.models import DesiredState, Endpoint, EndpointNotice, Replica, State
 from backendai.serving.services.notices import Kind, tell_owner
 
 UNUSED_FOR, AGAIN = timedelta(days=3), timedelta(days=7)
@@ -42,6 +42,6 @@ def _without_requests(now: datetime) -> QuerySet[Endpoint]:
     ready = Replica.objects.filter(endpoint=OuterRef("pk"), state=State.READY)
     last = Greatest(Coalesce("asked_at", F("created_at")), "created_at")
     found: QuerySet[Endpoint] = Endpoint.objects.alias(last=last).filter(
-        ~Exists(told), Exists(ready), wish=Wish.RUN, minimum__gte=1, last__lte=now - UNUSED_FOR
+        ~Exists(told), Exists(ready), wish=DesiredState.RUN, minimum__gte=1, last__lte=now - UNUSED_FOR
     )
     return found

@@ -13,7 +13,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
 from backendai.core.errors import UserError
-from backendai.serving.models import AutoScalingRule, EndpointToken, Revision, Wish
+from backendai.serving.models import AutoScalingRule, DesiredState, EndpointToken, Revision
 from backendai.serving.replaying import replay_yesterday
 from backendai.serving.services.checks import check_numbers
 from backendai.serving.services.endpoints import (
@@ -35,7 +35,7 @@ from backendai.web.endpoints.plots import plot_of_replay
 from backendai.web.endpoints.request_fields import SettingsForm
 from backendai.web.requests import PageRequest
 
-_WISHES = {"start": Wish.RUN, "stop": Wish.STOPPED, "delete": Wish.DELETED}
+_WISHES = {"start": DesiredState.RUN, "stop": DesiredState.STOPPED, "delete": DesiredState.DELETED}
 
 
 @require_POST

@@ -10,7 +10,7 @@ from backendai.storage.models import StorageHost
 
 
 @dataclass(frozen=True, slots=True)
-class Away:
+class AccessFaults:
     """The faults of a folder's access.
 
     ``since``: when the fault of its file server was first seen. ``agents_since``: when the last agent that mounts the
@@ -22,11 +22,11 @@ class Away:
     agents_since: datetime | None = None
 
 
-def away_of(host: StorageHost) -> Away:
+def away_of(host: StorageHost) -> AccessFaults:
     """Return the faults of access to the folders of a storage host; one query."""
     agents = list(
         host.on_agents.filter(agent__in=Agent.objects.registered()).values_list("agent__status", "agent__lost_at")
     )
     is_lost = all(status == Agent.Status.LOST for status, _ in agents)
     lost = [lost_at for _, lost_at in agents if lost_at is not None]
-    return Away(host.fault, host.fault_since, max(lost) if is_lost and lost else None)
+    return AccessFaults(host.fault, host.fault_since, max(lost) if is_lost and lost else None)

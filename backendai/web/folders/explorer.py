@@ -33,7 +33,7 @@ _SORTS = ("name", "size", "mtime")
 PAGE_SIZE = 200
 
 
-class Asked(NamedTuple):
+class DirectoryQuery(NamedTuple):
     """The part of a directory and the order that an address requests."""
 
     sort: str
@@ -41,7 +41,7 @@ class Asked(NamedTuple):
     after: str
 
     @classmethod
-    def of(cls, query: Mapping[str, Any]) -> Asked:
+    def of(cls, query: Mapping[str, Any]) -> DirectoryQuery:
         """Return the requested part and order. Invalid values become the default."""
         sort, order = str(query.get("sort", "name")), str(query.get("order", "asc"))
         after = str(query.get("after", ""))[:1024]
@@ -135,7 +135,7 @@ def lead(request: PageRequest, folder_id: UUID) -> HttpResponse:
 
 
 def _directory(request: PageRequest, folder: Folder, path: str) -> dict[str, Any]:
-    asked = Asked.of(request.GET)
+    asked = DirectoryQuery.of(request.GET)
     sort, order, after = asked
     context: dict[str, Any] = {"path": path, "sort": sort, "order": order, "parent": directory_of(path)}
     context |= {

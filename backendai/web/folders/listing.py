@@ -45,7 +45,7 @@ class Tab(NamedTuple):
     is_current: bool
 
 
-class Asked(NamedTuple):
+class ListQuery(NamedTuple):
     """The filters and order that the list's address requests."""
 
     kind: str
@@ -54,7 +54,7 @@ class Asked(NamedTuple):
     only: str = ""
 
     @classmethod
-    def of(cls, query: Mapping[str, Any]) -> Asked:
+    def of(cls, query: Mapping[str, Any]) -> ListQuery:
         """Return the requested filters and order. Invalid values become the default."""
         kind, sort = str(query.get("kind", "")), str(query.get("sort", "name"))
         return cls(
@@ -94,7 +94,7 @@ def trash_of(user: User) -> QuerySet[Any]:
     return rows.order_by("-trashed_at", "pk")
 
 
-def page_of(user: User, asked: Asked, number: str) -> Any:
+def page_of(user: User, asked: ListQuery, number: str) -> Any:
     """Return one page of the requested folders, with their owners, hosts and the sessions that mount them."""
     rows: QuerySet[Any] = _kinds(folders_of(user), user)[asked.kind].filter(ONLY[asked.only][1])
     for word in asked.words.split():
@@ -107,7 +107,7 @@ def page_of(user: User, asked: Asked, number: str) -> Any:
     return Paginator(rows.order_by(order, "name", "pk"), PAGE_SIZE).get_page(number)
 
 
-def tabs_of(user: User, asked: Asked) -> list[Tab]:
+def tabs_of(user: User, asked: ListQuery) -> list[Tab]:
     """Return the tabs with the numbers of folders, in one query."""
     mine = Count("pk", filter=Q(user=user))
     project = Count("pk", filter=Q(project__in=_projects(user)))

@@ -31,7 +31,7 @@ from backendai.texts.translation import gettext as _
 from backendai.web.account_pages import blame
 from backendai.web.folders.access import find_folder, try_to
 from backendai.web.folders.forms import CreateForm
-from backendai.web.folders.listing import ONLY, Asked, page_of, tabs_of, trash_of
+from backendai.web.folders.listing import ONLY, ListQuery, page_of, tabs_of, trash_of
 from backendai.web.launcher.mount_fields import is_uuid
 from backendai.web.requests import PageRequest
 
@@ -43,7 +43,7 @@ _MOST_AT_ONCE = 100
 @login_required
 def folders(request: PageRequest) -> HttpResponse:
     """Show the requested folders; for htmx only the list."""
-    asked = Asked.of(request.GET)
+    asked = ListQuery.of(request.GET)
     context = {"asked": asked, "page": page_of(request.user, asked, request.GET.get("page", "1"))}
     context |= {"tabs": tabs_of(request.user, asked), "columns": _columns(asked)}
     context["uses"] = [(name, title, name == asked.only) for name, (title, _rule) in ONLY.items()]
@@ -185,6 +185,6 @@ def _room(request: PageRequest) -> dict[str, Any]:
     return {"number": number, "total": total, "most": most, "most_bytes": most_bytes}
 
 
-def _columns(asked: Asked) -> list[tuple[Any, str, str]]:
+def _columns(asked: ListQuery) -> list[tuple[Any, str, str]]:
     names = [("name", _("Name")), ("owner", _("Owner")), ("size", _("Size")), ("created", _("Created"))]
     return [(title, *asked.heading(name)) for name, title in names]

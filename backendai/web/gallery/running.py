@@ -14,7 +14,7 @@ from django.views.decorators.http import require_http_methods
 
 from backendai.accounts.rates import check_launch_rate
 from backendai.core.errors import UserError
-from backendai.pipelines.services.creating import LONGEST_NAME, RunWish, check_run, create_run
+from backendai.pipelines.services.creating import LONGEST_NAME, RunSpec, check_run, create_run
 from backendai.templates.documents import parts_of
 from backendai.templates.models import Template, TemplateVersion
 from backendai.templates.parameters import as_text
@@ -51,7 +51,7 @@ def start(request: PageRequest, template_id: UUID) -> HttpResponse:
     asked = ParametersForm(sent, parameters=parameters, user=request.user, secrets=True, initial=usual)
     form, found, refusal = NameForm(sent), None, ""
     if sent and form.is_valid() and asked.is_valid():
-        wish = RunWish(
+        wish = RunSpec(
             template=f"{template.pk}@{version.number}", parameters=asked.given(), name=form.cleaned_data["name"].strip()
         )
         try:

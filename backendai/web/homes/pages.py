@@ -15,7 +15,7 @@ from django.views.decorators.http import require_safe
 
 from backendai.core.errors import UserError
 from backendai.texts.messages import in_words
-from backendai.web.folders.explorer import PAGE_SIZE, Asked
+from backendai.web.folders.explorer import PAGE_SIZE, DirectoryQuery
 from backendai.web.folders.paths import directory_of, entry_in, is_raw, name_of, path_in, places_of
 from backendai.web.homes.access import explored, home_page, open_home
 from backendai.web.requests import PageRequest
@@ -72,7 +72,7 @@ def lead(request: PageRequest, session_id: UUID) -> HttpResponse:
 
 
 def _directory(request: PageRequest, session_id: UUID, path: str) -> dict[str, Any]:
-    asked = Asked.of(request.GET)
+    asked = DirectoryQuery.of(request.GET)
     context: dict[str, Any] = {"path": path, "sort": asked.sort, "order": asked.order, "parent": directory_of(path)}
     context |= {"entries": [], "is_part": bool(asked.after), "is_root": not path, "is_raw": is_raw(path)}
     query = {"path": path, "limit": PAGE_SIZE, "sort": asked.sort, "order": asked.order, "after": asked.after or None}

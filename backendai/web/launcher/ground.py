@@ -28,7 +28,7 @@ SIZES = ("cpu", "mem")
 
 
 @dataclass(frozen=True, slots=True)
-class Misfit:
+class PresetMisfit:
     """Why a preset does not fit in the form's group; ``short``: in a few words, or empty."""
 
     message: str
@@ -37,7 +37,7 @@ class Misfit:
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class LaunchResources:
     """The resources of one project and group, for one image and shape.
 
     ``obstacles``: why a session of a preset could not start now, by the preset's id.
@@ -51,7 +51,7 @@ class Ground:
     obstacles: Mapping[int, Obstacle]
 
 
-def ground_of(form: AllocationFields, owner: User, actor: User) -> Ground | None:
+def ground_of(form: AllocationFields, owner: User, actor: User) -> LaunchResources | None:
     """Return the resources for the form's current state; None if nothing can be launched."""
     project, group = form.place()
     image, shape = _image(form), _shape(form)
@@ -79,7 +79,7 @@ def may_see_room(actor: User) -> bool:
     return actor.is_superadmin or site_settings().group_resources_visible
 
 
-def _read(owner: User, actor: User, named: tuple[str, str], image: Image, shape: Shape) -> Ground | None:
+def _read(owner: User, actor: User, named: tuple[str, str], image: Image, shape: Shape) -> LaunchResources | None:
     try:
         place = place_of(owner, project=named[0], resource_group=named[1], actor=actor)
     except UserError:
@@ -89,7 +89,7 @@ def _read(owner: User, actor: User, named: tuple[str, str], image: Image, shape:
     amounts = {amount.slot: amount for amount in amounts_of(found, image, shape, machines)}
     tells = may_see_room(actor)
     words = {slot: Words(amount, found.group.name, shape.kernels, tells) for slot, amount in amounts.items()}
-    return Ground(found, machines, image, amounts, words, _obstacles(found, image, words, shape))
+    return LaunchResources(found, machines, image, amounts, words, _obstacles(found, image, words, shape))
 
 
 def _image(form: AllocationFields) -> Image:
@@ -113,7 +113,7 @@ def _obstacles(found: Availability, image: Image, words: Mapping[str, Words], sh
     for fit in found.presets:
         misfits = list(_misfits(fit.preset.amounts, image, words))
         final = next((each for each in misfits if each.never), None)
-        reason = Misfit(fit.reason.message, fit.reason.never) if fit.reason else None
+        reason = PresetMisfit(fit.reason.message, fit.reason.never) if fit.reason else None
         first = reason if reason and reason.never else final or reason
         if first is None and misfits and shape.kernels > 1:
             first = misfits[0]
@@ -134,14 +134,14 @@ def _short(slots: Slots, words: Mapping[str, Words], *, never: bool) -> str:
     return ""
 
 
-def _misfits(slots: Slots, image: Image, words: Mapping[str, Words]) -> Iterator[Misfit]:
+def _misfits(slots: Slots, image: Image, words: Mapping[str, Words]) -> Iterator[PresetMisfit]:
     for slot in slots:
         if not image.can_use(slot):
             values = {"image": image.display_name, "slot": name_of(slot)}
-            yield Misfit(_("%(image)s does not support %(slot)s.") % values, never=True)
+            yield PresetMisfit(_("%(image)s does not support %(slot)s.") % values, never=True)
     for slot, known in words.items():
         if slot not in slots and (slot in SIZES or not known.amount.is_required):
             continue  # the usual amount, or none
         note = known.said_of(slots[slot])
         if note:
-            yield Misfit(f"{name_of(slot)}: {note.text}", never=note.tone == "bad")
+            yield PresetMisfit(f"{name_of(slot)}: {note.text}", never=note.tone == "bad")

@@ -19,7 +19,7 @@ _OF_ONE_OWNER = frozenset(
 )
 
 
-class Asked(NamedTuple):
+class RequestedOwner(NamedTuple):
     """The owner of the requested session. ``typed``: the given address; ``unknown``: its error."""
 
     owner: User
@@ -27,7 +27,7 @@ class Asked(NamedTuple):
     unknown: str
 
 
-def asked_owner(request: PageRequest) -> Asked:
+def asked_owner(request: PageRequest) -> RequestedOwner:
     """Return the owner of the session that a launch request names.
 
     If the address is unknown, the owner is the requester, and ``unknown`` holds the error.
@@ -35,9 +35,9 @@ def asked_owner(request: PageRequest) -> Asked:
     asked = request.POST if request.method == "POST" else request.GET
     typed = "" if asked.get("for_whom") == FOR_ONESELF else asked.get("owner", "")[:LONGEST_ADDRESS].strip()
     try:
-        return Asked(owner_named(request.user, typed), typed, "")
+        return RequestedOwner(owner_named(request.user, typed), typed, "")
     except UserError as error:
-        return Asked(request.user, typed, error.message)
+        return RequestedOwner(request.user, typed, error.message)
 
 
 def kept_for_another(sent: QueryDict) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from django.http import QueryDict
 from django.urls import reverse
 from django.utils import timezone
 
-from backendai.pipelines.explaining import Why, why_waits
+from backendai.pipelines.explaining import Explanation, why_waits
 from backendai.pipelines.models import Run, State, Step, Task
 from backendai.pipelines.showing import own_values
 from backendai.web.pipelines.graphs import graph_of
@@ -29,7 +29,7 @@ class Element:
     """The selected element: why it waits, its variables, and its newest attempts."""
 
     task: Task
-    reasons: Sequence[Why]
+    reasons: Sequence[Explanation]
     values: dict[str, str]
     attempts: list[dict[str, Any]]
 

@@ -22,7 +22,7 @@ from backendai.pipelines.copying import copied_text
 from backendai.pipelines.documents import LARGEST, MOST_VALUES
 from backendai.pipelines.models import Run
 from backendai.pipelines.services.changing import cancel_run, pause_run, resume_run, retry_failed, set_at_once
-from backendai.pipelines.services.creating import RunWish, check_run, create_run
+from backendai.pipelines.services.creating import RunSpec, check_run, create_run
 from backendai.templates.parameters import as_text, parameters_of
 from backendai.texts.messages import in_words
 from backendai.texts.translation import gettext_lazy
@@ -52,10 +52,10 @@ class RunForm(forms.Form):
         help_text=gettext_lazy("YAML or JSON: steps, each with the keys of a launch request."),
     )
 
-    def wish(self, parameters: Mapping[str, Any]) -> RunWish:
+    def wish(self, parameters: Mapping[str, Any]) -> RunSpec:
         """Return the requested run."""
         said = self.cleaned_data
-        return RunWish(said["text"].replace("\r\n", "\n"), parameters=parameters, name=said["name"].strip())
+        return RunSpec(said["text"].replace("\r\n", "\n"), parameters=parameters, name=said["name"].strip())
 
     def refuse(self, error: UserError) -> None:
         """Add the error to its field, with the line of the document."""

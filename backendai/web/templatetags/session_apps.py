@@ -33,7 +33,7 @@ _PARTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class SessionEntrance:
     """A page of the platform that leads into the session.
 
     ``box``: the kind of dialog that it opens in; empty: a tab.
@@ -53,7 +53,7 @@ class AppGroup:
     key: str
     title: str
     apps: list[App]
-    ways: list[Way] = field(default_factory=list)
+    ways: list[SessionEntrance] = field(default_factory=list)
 
 
 @register.simple_tag(takes_context=True)
@@ -93,7 +93,7 @@ def _is_own(session: ComputeSession, request: Any) -> bool:
     return getattr(getattr(request, "user", None), "pk", None) == session.owner_id
 
 
-def _ssh_ways(session: ComputeSession, request: Any) -> list[Way]:
+def _ssh_ways(session: ComputeSession, request: Any) -> list[SessionEntrance]:
     """Return the entries for SSH and VS Code, only for the owner of a running session.
 
     Both open the dialog with the commands.
@@ -103,15 +103,18 @@ def _ssh_ways(session: ComputeSession, request: Any) -> list[Way]:
     if site_for(request.get_host()) is None:
         return []
     address = reverse("web:session_ssh", args=[session.pk])
-    return [Way("ssh", "SSH", "key", address, "ssh"), Way("vscode", _("VS Code (by SSH)"), "code", address, "ssh")]
+    return [
+        SessionEntrance("ssh", "SSH", "key", address, "ssh"),
+        SessionEntrance("vscode", _("VS Code (by SSH)"), "code", address, "ssh"),
+    ]
 
 
-def _ways_in(session: ComputeSession) -> list[Way]:
+def _ways_in(session: ComputeSession) -> list[SessionEntrance]:
     page = reverse("web:session", args=[session.pk])
-    ways = [Way("terminal", _("Terminal"), "terminal-2", f"{page}#terminal")]
+    ways = [SessionEntrance("terminal", _("Terminal"), "terminal-2", f"{page}#terminal")]
     if session.kind.executes_code:
-        ways.append(Way("console", _("Console"), "player-play", reverse("web:console", args=[session.pk])))
-        ways.append(Way("files", _("Files"), "folder", reverse("web:home", args=[session.pk])))
+        ways.append(SessionEntrance("console", _("Console"), "player-play", reverse("web:console", args=[session.pk])))
+        ways.append(SessionEntrance("files", _("Files"), "folder", reverse("web:home", args=[session.pk])))
     return ways if session.is_running else []
 
 

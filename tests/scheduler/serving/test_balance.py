@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backendai.scheduler.serving.balance import Candidate, Sight, choose_replica, eject, ejected_for, is_fault
+from backendai.scheduler.serving.balance import Candidate, ReplicaHealth, choose_replica, eject, ejected_for, is_fault
 
 
 def test_the_least_busy_for_its_weight():
@@ -36,7 +36,7 @@ def test_busy_is_no_fault():
 
 @given(st.lists(st.tuples(st.booleans(), st.sampled_from([0.0, 5.0, 50.0])), max_size=9))
 def test_at_least_half_of_those_that_have_answered_stay(seen):
-    sights = [Sight(number, answered, until) for number, (answered, until) in enumerate(seen)]
+    sights = [ReplicaHealth(number, answered, until) for number, (answered, until) in enumerate(seen)]
     out, known = eject(sights, 10.0), {one.id for one in sights if one.has_answered}
     assert {one.id for one in sights} - known <= out  # who never answered gets nothing
     assert 2 * len(known - out) >= len(known)

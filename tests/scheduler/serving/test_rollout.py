@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from backendai.scheduler.serving.health import Health, health_of
 from backendai.scheduler.serving.rollout import decide_rollout, starts_again
-from backendai.scheduler.serving.snapshot import EndpointView, ReplicaState, ReplicaView, RevisionView, Wish
+from backendai.scheduler.serving.snapshot import DesiredState, EndpointView, ReplicaState, ReplicaView, RevisionView
 from tests.effort import examples
 from tests.scheduler.serving.toy import START
 
@@ -130,12 +130,12 @@ def test_a_number_can_grow_during_an_update():
 
 
 def test_stopped_and_asleep_drain_all():
-    endpoint = an_endpoint(ready(), starting(), wish=Wish.STOPPED)
+    endpoint = an_endpoint(ready(), starting(), wish=DesiredState.STOPPED)
     assert len(decide_rollout(endpoint, 0, NOW).drains) == 2
 
 
 def test_without_replicas_an_update_neither_ends_nor_is_forgotten():
-    for fields in ({"wish": Wish.STOPPED}, {"minimum": 0}):
+    for fields in ({"wish": DesiredState.STOPPED}, {"minimum": 0}):
         plan = decide_rollout(an_endpoint(starting(2), next=2, **fields), 0, NOW)
         assert (plan.finishes, plan.rolls_back, plan.reason.code) == (False, False, "update-rests")
         broken = {2: RevisionView(failed_starts=2)}
@@ -155,7 +155,7 @@ def test_health():
     assert health_of(an_endpoint(ready(is_answering=False))) == Health.UNAVAILABLE
     assert health_of(an_endpoint(minimum=0)) == Health.ASLEEP
     assert health_of(an_endpoint(desired=1, revisions={1: RevisionView(failed_starts=1)})) == Health.UNAVAILABLE
-    assert health_of(an_endpoint(ready(), wish=Wish.STOPPED)) == Health.STOPPED
+    assert health_of(an_endpoint(ready(), wish=DesiredState.STOPPED)) == Health.STOPPED
 
 
 @settings(max_examples=examples(300), deadline=None)

@@ -12,7 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backendai.scheduler.serving.scale import decide_scale
-from backendai.scheduler.serving.snapshot import EndpointView, LoadView, ReplicaState, ReplicaView, RuleView, Wish
+from backendai.scheduler.serving.snapshot import (
+    DesiredState,
+    EndpointView,
+    LoadView,
+    ReplicaState,
+    ReplicaView,
+    RuleView,
+)
 from tests.scheduler.serving.toy import LIMIT, SERVICE, START, TARGET, Toy
 
 NOW = START
@@ -118,7 +125,7 @@ def test_zero_after_a_quiet_time_and_awake_at_the_first_request():
 def test_new_limits_stopped_and_by_hand():
     assert decided(an_endpoint(desired=9)) == (8, "limits-changed")
     assert decided(an_endpoint(desired=0)) == (1, "limits-changed")
-    assert decided(an_endpoint(wish=Wish.STOPPED)) == (0, "paused")
+    assert decided(an_endpoint(wish=DesiredState.STOPPED)) == (0, "paused")
     assert decided(an_endpoint(minimum=2, maximum=2)) == (2, "manual")
 
 

@@ -15,7 +15,7 @@ from backendai.agent.backends.docker import DockerBackend
 from backendai.agent.machine import boot_id
 from backendai.cluster.models import Agent
 from backendai.core.command_help import DJANGOS_OWN
-from backendai.ops.auditing import CHECKS, Sighted, World, run_checks
+from backendai.ops.auditing import CHECKS, ObservedContainer, World, run_checks
 from backendai.ops.engine import engine_address
 
 
@@ -49,7 +49,7 @@ def agents_of_engine() -> list[UUID]:
     return list(Agent.objects.filter(backend=DockerBackend.name, boot_id=boot_id()).values_list("pk", flat=True))
 
 
-def containers(deployment: str) -> list[Sighted] | None:
+def containers(deployment: str) -> list[ObservedContainer] | None:
     """Return the containers of this deployment on this machine's engine; None if it does not answer."""
     try:
         client = docker.APIClient(base_url=engine_address(), timeout=10)
@@ -58,7 +58,7 @@ def containers(deployment: str) -> list[Sighted] | None:
     except DockerException:
         return None
     return [
-        Sighted(
+        ObservedContainer(
             UUID(row["Labels"]["backendai.kernel"]),
             int(row["Labels"]["backendai.generation"]),
             row["State"] == "running",
