@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -72,30 +72,23 @@ def capabilities_in(text: str | None, backend: str) -> frozenset[str]:
     return frozenset(reported(found, backend))
 
 
+def lacking_cluster_files(agents: Iterable[frozenset[str]]) -> int:
+    """Return on how many of these agents the kernels of a session get no host files and no SSH to each other.
+
+    ``agents``: the capabilities of each. Simulated agents run no programs, which could miss them.
+    """
+    return sum(1 for has in agents if not has & {Capability.CLUSTER_FILES, Capability.SIMULATED})
+
+
 def why_not(agent: Agent, capability: Capability) -> str:
     """Return why this agent lacks the capability, in a sentence; empty if it has it."""
     has = capabilities_of(agent)
     if capability in has:
         return ""
-    if capability == Capability.APPS and Capability.NATIVE in has:
-        return Message(
-            "Sessions on agent {agent} are native processes and share its network: anybody on that machine could open "
-            "the app.",
-            agent=agent.name,
-        )
-    if capability == Capability.SERVING and Capability.NATIVE in has:
-        return Message(
-            "Sessions on agent {agent} are native processes and share its network: anybody on that machine could "
-            "send requests to a model. Its administrator can allow that with BACKENDAI_AGENT_NATIVE_SERVING=yes.",
-            agent=agent.name,
-        )
+    if Capability.NATIVE in has and (text := _why_not_native(agent, capability)):
+        return text
     if capability == Capability.APPS and Capability.SIMULATED in has:
         return Message("Agent {agent} is simulated: no program runs there.", agent=agent.name)
-    if capability == Capability.COMMIT and Capability.NATIVE in has:
-        return Message(
-            "Agent {agent} has no container engine: its sessions are processes and cannot be saved as images.",
-            agent=agent.name,
-        )
     if capability == Capability.COMMIT:
         return Message(
             "Agent {agent} cannot save sessions as images: the engine behind it does not let it. Keep files in "
@@ -107,4 +100,30 @@ def why_not(agent: Agent, capability: Capability) -> str:
             "Agent {agent} cannot run code in its sessions: its backend cannot, or its version is old.",
             agent=agent.name,
         )
+    if capability == Capability.CLUSTER_FILES:
+        return Message(
+            "Kernels on agent {agent} have no host files and no SSH to each other. They reach each other by name.",
+            agent=agent.name,
+        )
     return Message("Agent {agent} lacks the capability {capability}.", agent=agent.name, capability=str(capability))
+
+
+def _why_not_native(agent: Agent, capability: Capability) -> str:
+    if capability == Capability.APPS:
+        return Message(
+            "Sessions on agent {agent} are native processes and share its network: anybody on that machine could open "
+            "the app.",
+            agent=agent.name,
+        )
+    if capability == Capability.SERVING:
+        return Message(
+            "Sessions on agent {agent} are native processes and share its network: anybody on that machine could "
+            "send requests to a model. Its administrator can allow that with BACKENDAI_AGENT_NATIVE_SERVING=yes.",
+            agent=agent.name,
+        )
+    if capability == Capability.COMMIT:
+        return Message(
+            "Agent {agent} has no container engine: its sessions are processes and cannot be saved as images.",
+            agent=agent.name,
+        )
+    return ""

@@ -90,10 +90,12 @@ class Machines:
         )
 
     def kernels(self, asked: Mapping[str, int]) -> tuple[int, int]:
-        """Return how many kernels with these amounts fit now: on one agent, and on all agents together."""
+        """Return how many kernels with these amounts fit now: on one agent, and on all agents that can join kernels on
+        other agents."""
         wanted = [(name, amount) for name, amount in asked.items() if amount]
-        on_each = [_times(agent, free, wanted) for agent, _, free in self._all if _serves(agent)]
-        return max(on_each, default=0), sum(on_each)
+        on_each = [(_times(agent, free, wanted), agent.joins) for agent, _, free in self._all if _serves(agent)]
+        on_one = max((number for number, _ in on_each), default=0)
+        return on_one, max(on_one, sum(number for number, joins in on_each if joins))
 
 
 def amounts_of(
@@ -109,7 +111,7 @@ def amounts_of(
 
 def kernels_now(found: Availability, asked: Mapping[str, int], machines: Machines | None = None) -> tuple[int, int]:
     """Return how many kernels with these amounts could start now within the user's limits: on one agent, and on all
-    agents together."""
+    agents together that can form a network."""
     one, together = (machines or Machines(found)).kernels(asked)
     left = [(found.remaining.get(name), wanted) for name, wanted in asked.items() if wanted]
     quota = least(remaining // wanted for remaining, wanted in left if remaining is not None)

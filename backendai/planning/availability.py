@@ -11,6 +11,7 @@ from backendai.accounts.models import KeyPair, Project, User
 from backendai.accounts.policies import DOMAIN, KEY_PAIR, PROJECT, USER, Limited, key_of
 from backendai.accounts.prepared import Prepared
 from backendai.catalog.models import ResourcePreset
+from backendai.cluster.capabilities import capabilities_in, lacking_cluster_files
 from backendai.cluster.models import ResourceGroup
 from backendai.cluster.per_request import once
 from backendai.compute.services.limits import limit_views
@@ -52,7 +53,8 @@ class PresetFit:
 class Availability:
     """The amounts that policies leave to a user in a project, and the amounts of a group. ``remaining``: by slot, the
     amount that the strictest holder leaves (None: unlimited). ``limited``: the holders with a policy. ``agents``: the
-    group's registered agents."""
+    group's registered agents. ``without_cluster_files``: the number of those in ``amounts`` whose kernels get no host
+    files and no SSH to each other."""
 
     project: Project
     group: ResourceGroup
@@ -63,6 +65,7 @@ class Availability:
     presets: Sequence[PresetFit]
     limited: Sequence[Limited]
     agents: Sequence[AgentView]
+    without_cluster_files: int
 
 
 def availability(user: User, project: Project, group: ResourceGroup, key_pair: KeyPair | None = None) -> Availability:
@@ -74,7 +77,8 @@ def availability(user: User, project: Project, group: ResourceGroup, key_pair: K
     key_pair = key_pair or key_pair_of(user)
     limited = limits_on(user, project, key_pair)
     views = limit_views(limited)
-    agents = read_agents(group, read_agent_rows(group), {}, ())
+    rows = read_agent_rows(group)
+    agents = read_agents(group, rows, {}, ())
     presets = presets_of(user, group)
     names = _slot_names(views.values(), agents, presets)
     holders = [holder_limits(view, names) for view in views.values()]
@@ -96,6 +100,11 @@ def availability(user: User, project: Project, group: ResourceGroup, key_pair: K
         presets=[PresetFit(preset, reason) for preset, reason in zip(presets, reasons, strict=True)],
         limited=limited,
         agents=agents,
+        without_cluster_files=lacking_cluster_files(
+            capabilities_in(row.capabilities, row.backend)
+            for row, agent in zip(rows, agents, strict=True)
+            if _takes_sessions(agent)
+        ),
     )
 
 
@@ -135,12 +144,16 @@ def _slot_names(
     return in_order(names)
 
 
+def _takes_sessions(agent: AgentView) -> bool:
+    return agent.alive and agent.schedulable
+
+
 def _amounts(agents: Iterable[AgentView]) -> GroupAmounts:
     """Return the totals of the reachable agents that take sessions, as plain numbers for speed."""
     number = 0
     total, used, free, most, most_free = (defaultdict[str, int](int) for _ in range(5))
     for agent in agents:
-        if not (agent.alive and agent.schedulable):
+        if not _takes_sessions(agent):
             continue
         number += 1
         taken = dict(agent.occupied)

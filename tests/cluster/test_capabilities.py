@@ -42,6 +42,7 @@ def test_what_an_agent_reports_counts_and_a_change_is_news_for_the_scheduler() -
     assert why_not(agent, Capability.IMAGES) == ""
     assert "cannot save sessions as images" in why_not(agent, Capability.COMMIT)
     assert why_not(agent, Capability.FOLDERS) == f"Agent {agent.name} lacks the capability folders."
+    assert "no SSH to each other" in why_not(agent, Capability.CLUSTER_FILES)
     assert record_sync(agent, sync("vm", ["images"]), now=timezone.now())
 
 

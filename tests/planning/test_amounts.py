@@ -109,6 +109,16 @@ def test_it_says_how_many_kernels_fit_now(cast: Cast) -> None:
     assert kernels_now(availability(cast.alice, project, make_group()), asked) == (2, 3)
 
 
+def test_kernels_on_agents_that_join_no_other_agents_are_not_counted_together(cast: Cast) -> None:
+    make_agent(cpu=4, mem="8g")
+    for _ in range(2):
+        make_agent(cpu=3, mem="8g", capabilities=["images"])
+    project = Project.objects.select_related("domain").get(pk=cast.project.pk)
+    assert kernels_now(availability(cast.alice, project, make_group()), Slots.parse({"cpu": 1})) == (4, 4)
+    make_agent(cpu=1, mem="8g")
+    assert kernels_now(availability(cast.alice, project, make_group()), Slots.parse({"cpu": 1})) == (4, 5)
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_the_marks_never_contradict_the_ledger_or_the_scheduler(cast: Cast, seed: int) -> None:
     chance = random.Random(seed)

@@ -120,6 +120,23 @@ def test_what_waits_is_a_warning_and_what_can_never_be_is_an_error_that_names_th
     assert "User alice@example.com may use at most 6 CPU cores; this session alone requests 7." in page
 
 
+def test_a_cluster_hears_that_its_kernels_get_no_host_files(cast: Cast, browse: Browse) -> None:
+    make_image()
+    group, client, files = make_group("pool"), browse(cast.alice), ["images", "cluster-files"]
+    make_agent(group=group, capabilities=["images"])
+    lost = make_agent(group=group, capabilities=files, status=Agent.Status.LOST)
+    of_all, of_some = (
+        "Kernels in this group have no host files",
+        "On some agents of this group kernels have no host files",
+    )
+    assert of_all not in amounts(client, cast, resource_group="pool"), "one kernel has nobody to reach"
+    assert of_all in amounts(client, cast, resource_group="pool", cluster_size="2")
+    Agent.objects.filter(pk=lost.pk).update(status=Agent.Status.ALIVE)
+    assert of_some in amounts(client, cast, resource_group="pool", cluster_size="2")
+    Agent.objects.update(capabilities=files)
+    assert "have no host files" not in amounts(client, cast, resource_group="pool", cluster_size="2")
+
+
 def test_an_accelerator_that_was_asked_for_in_vain_can_be_taken_back(lab: Cast, browse: Browse) -> None:
     make_agent("plain", group=make_group("cpu-only"))
     client, hidden = browse(lab.alice), 'data-amount="cuda.device" hidden'

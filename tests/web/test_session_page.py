@@ -57,6 +57,16 @@ def test_it_asks_the_database_as_often_for_a_cluster_as_for_one_kernel(
             client.get(reverse("web:session", args=[session.pk]))
 
 
+def test_a_cluster_says_that_its_kernels_have_no_host_files_where_they_have_none(cast: Cast, browse: Browse) -> None:
+    client, said = browse(cast.alice), "no host files and no SSH to each other"
+    pool = make_agent("pool", capabilities=["images"])
+    engine = make_agent("engine", capabilities=["images", "cluster-files"])
+    for agent, size, is_said in ((pool, 2, True), (pool, 1, False), (engine, 2, False)):
+        session = make_running_session(cast.alice, agent, cluster_size=size, resources={"cpu": 1, "mem": "128m"})
+        page = text_of(client.get(reverse("web:session", args=[session.pk])))
+        assert (f"Kernels on agent {agent.name} have {said}" in page) is is_said
+
+
 def test_it_tells_the_reason_the_place_and_the_steps_of_a_wait(cast: Cast, browse: Browse) -> None:
     session = make_session(cast.alice)
     step = {

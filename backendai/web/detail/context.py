@@ -7,7 +7,8 @@ from datetime import datetime
 from typing import Any
 
 from backendai.accounts.models import User
-from backendai.cluster.capabilities import capabilities_of
+from backendai.cluster.capabilities import capabilities_of, lacking_cluster_files, why_not
+from backendai.cluster.models import Agent
 from backendai.compute.models import ComputeSession, Kernel, KernelLog
 from backendai.compute.services.apps import app_logs_of
 from backendai.compute.services.logs import earlier_logs
@@ -122,11 +123,20 @@ def _facts(session: ComputeSession, kernels: Sequence[Kernel], now: datetime) ->
         "usage": usage_of(session, kernels, {}, now=now),
         "agents": list(agents.values()),
         "is_isolated": any(Capability.ISOLATED in capabilities_of(agent) for agent in agents.values()),
+        "without_cluster_files": _without_cluster_files(session, list(agents.values())),
         "waited": waited(session),
         "reserved_since": session.scheduled_at if is_placed else None,
         "kept_log": _kept_log(session) if session.is_terminal else None,
         "start": start_of(session, kernels, now=now),
     }
+
+
+def _without_cluster_files(session: ComputeSession, agents: Sequence[Agent]) -> list[str]:
+    """Return why kernels of the session get no host files and no SSH to each other: a sentence for each agent."""
+    if session.cluster_size < 2 or session.is_terminal:
+        return []
+    lacking = [agent for agent in agents if lacking_cluster_files([capabilities_of(agent)])]
+    return [why_not(agent, Capability.CLUSTER_FILES) for agent in lacking]
 
 
 def _kept_log(session: ComputeSession) -> int:

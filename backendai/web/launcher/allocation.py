@@ -17,14 +17,14 @@ from backendai.compute.services.check import LARGEST_CLUSTER
 from backendai.compute.services.check_amounts import automatic_shm, usual_shm
 from backendai.core.errors import UserError
 from backendai.core.slots import MILLI, Slots
-from backendai.planning.amounts import Amount, Machines, kernels_now
+from backendai.planning.amounts import Amount, kernels_now
 from backendai.planning.availability import Availability
 from backendai.scheduler.snapshot import AgentView
 from backendai.texts.translation import gettext as _
 from backendai.web.detail.idle import launch_rules, short_rules
 from backendai.web.launcher.allocation_fields import CUSTOM, MINIMUM, AllocationFields
 from backendai.web.launcher.allocation_words import Words
-from backendai.web.launcher.ground import SIZES, ground_of, may_see_room
+from backendai.web.launcher.ground import SIZES, LaunchResources, ground_of, may_see_room
 from backendai.web.launcher.presets import Variant, mark_obstacles, split_size
 
 
@@ -63,12 +63,15 @@ class KernelRoom:
     """The largest number of kernels, and the source of that limit.
 
     Also has the numbers that fit now on one agent and on all (None: hidden).
+    ``without_files``: on which agents these kernels get no host files and no SSH to each other: all, some, or none
+    (empty).
     """
 
     most: int = LARGEST_CLUSTER
     whose: str = ""
     on_one: int | None = None
     together: int | None = None
+    without_files: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +127,7 @@ def allocation_of(form: AllocationFields, owner: User, actor: User) -> Allocatio
         shm=_shared_memory(form, found.group, ground.image),
         group=found.group.name,
         agents=[_agent_choice(agent) for agent in found.agents] if site_settings().agent_select else (),
-        kernels=_kernel_room(form, found, ground.machines, tells_room=may_see_room(actor)),
+        kernels=_kernel_room(form, ground, tells_room=may_see_room(actor)),
         minimum=Variant("", Slots({slot: amount.minimum.amount for slot, amount in ground.amounts.items()})),
         none_because=_none_because(found, ground.image, ground.amounts),
         idle=_idle_rules(form, found),
@@ -157,14 +160,22 @@ def _idle_rules(form: AllocationFields, found: Availability) -> IdleRules:
     return IdleRules(short_rules(*where), launch_rules(*where))
 
 
-def _kernel_room(form: AllocationFields, found: Availability, machines: Machines, *, tells_room: bool) -> KernelRoom:
+def _kernel_room(form: AllocationFields, ground: LaunchResources, *, tells_room: bool) -> KernelRoom:
+    found, without = ground.found, _without_files(ground)
     limit = strictest(found.limited, "max_kernels_per_session")
     most, whose = (limit[0], limit[1].label) if limit and limit[0] < LARGEST_CLUSTER else (LARGEST_CLUSTER, "")
     asked = _asked(form, found.group.name)
     if asked is None or not tells_room:
-        return KernelRoom(most, whose)
-    on_one, together = kernels_now(found, asked, machines)
-    return KernelRoom(most, whose, min(on_one, most), min(together, most))
+        return KernelRoom(most, whose, without_files=without)
+    on_one, together = kernels_now(found, asked, ground.machines)
+    return KernelRoom(most, whose, min(on_one, most), min(together, most), without)
+
+
+def _without_files(ground: LaunchResources) -> str:
+    without = ground.found.without_cluster_files
+    if ground.shape.kernels < 2 or not without:
+        return ""
+    return "all" if without == ground.found.amounts.agents else "some"
 
 
 def _asked(form: AllocationFields, group: str) -> Slots | None:

@@ -46,6 +46,7 @@ class LaunchResources:
     found: Availability
     machines: Machines
     image: Image
+    shape: Shape
     amounts: Mapping[str, Amount]
     words: Mapping[str, Words]
     obstacles: Mapping[int, Obstacle]
@@ -89,7 +90,7 @@ def _read(owner: User, actor: User, named: tuple[str, str], image: Image, shape:
     amounts = {amount.slot: amount for amount in amounts_of(found, image, shape, machines)}
     tells = may_see_room(actor)
     words = {slot: Words(amount, found.group.name, shape.kernels, tells) for slot, amount in amounts.items()}
-    return LaunchResources(found, machines, image, amounts, words, _obstacles(found, image, words, shape))
+    return LaunchResources(found, machines, image, shape, amounts, words, _obstacles(found, image, words, shape))
 
 
 def _image(form: AllocationFields) -> Image:
