@@ -19,7 +19,6 @@ from backendai.agent.ports import Ports
 from backendai.agent.service_host import ARGUMENTS, ServiceHost, ServiceSource
 from backendai.core.service_ports import service_ports_of
 
-START_SECONDS = 60.0
 _WAIT_SECONDS = 1.5
 _LOOK_SECONDS = 0.1
 _PATIENCE_SECONDS = 3.0  # then a guest is started to check whether the service listens on the loopback only
@@ -140,8 +139,8 @@ class AppStarts:
             waited = self._now() - launch.at
             if code is not None:
                 return await self._failed(kernel_id, service, f"{service} ended with exit code {code}.")
-            if waited > START_SECONDS:
-                message = f"{service} did not answer on port {port} within {START_SECONDS:.0f} s."
+            if waited > (longest := self._host.start_seconds):
+                message = f"{service} did not answer on port {port} within {longest:.0f} s."
                 return await self._failed(kernel_id, service, message)
             if self._now() >= until:
                 log = await self._log(kernel_id, service) if waited > _SLOW_SECONDS else ""

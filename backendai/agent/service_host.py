@@ -26,9 +26,11 @@ class ServiceSource:
 
 class ServiceHost(abc.ABC):
     """Access to services in running kernels. All methods but ``connect`` block, and raise KernelGone or BackendError.
-    ``carries``: the backend connects to ports itself, without an address."""
+    ``carries``: the backend connects to ports itself, without an address. ``start_seconds``: the longest start of a
+    service."""
 
     carries = False
+    start_seconds = 60.0
 
     @abc.abstractmethod
     def address(self, kernel_id: UUID) -> str:

@@ -129,6 +129,19 @@ async def test_it_gives_up_on_a_service_that_does_not_answer_in_time(
     assert state.message == f"lab did not answer on port {port} within 60 s."
 
 
+async def test_it_gives_kernels_the_time_that_their_backend_allows(
+    starts: AppStarts, host: FakeServices, clock: Clock, port: int
+) -> None:
+    host.define("lab", command=["lab"])
+    host.start_seconds = 240.0
+    await starts.look(KERNEL, "lab", port)
+    clock.time += 239
+    assert (await starts.look(KERNEL, "lab", port)).state == "starting"
+    clock.time += 2
+    state = await starts.look(KERNEL, "lab", port)
+    assert (state.state, state.message) == ("failed", f"lab did not answer on port {port} within 240 s.")
+
+
 async def test_it_starts_a_service_again_that_ended_after_it_had_answered(
     starts: AppStarts, host: FakeServices, port: int
 ) -> None:

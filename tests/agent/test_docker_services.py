@@ -12,7 +12,6 @@ from uuid import UUID, uuid4
 import pytest
 from docker import APIClient
 
-from backendai.agent import app_starts
 from backendai.agent.app_starts import AppStarts, AppState
 from backendai.agent.backends.base import KernelGone
 from backendai.agent.backends.docker import DockerBackend
@@ -91,7 +90,7 @@ def test_it_shows_the_last_words_of_one_that_does_not_come_up(backend: DockerBac
 def test_it_puts_a_new_one_in_the_place_of_one_that_does_not_answer(
     backend: DockerBackend, engine: APIClient, kernel: UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(app_starts, "START_SECONDS", 0.0)
+    monkeypatch.setattr(backend.services, "start_seconds", 0.0)
     starts = starts_of(backend)
     assert look(starts, kernel, "notes", 9999).state == "failed"  # it listens on 8000
     before = servers(engine, kernel)

@@ -190,6 +190,21 @@ def test_a_trial_with_a_deadline_decides_how_machines_run(
         assert asked.find().acceleration == KVM
 
 
+@pytest.mark.parametrize(("program", "seconds"), [("exit 0", 60), ("exit 1", 240)])
+def test_emulated_machines_have_more_time_for_apps(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, seconds: int
+) -> None:
+    (root / "usr/bin/qemu-system-x86_64").write_text(f"#!/bin/sh\n{program}\n")
+    (root / "kvm").touch()
+    monkeypatch.setattr(qemu_trial, "_DEVICE", str(root / "kvm"))
+    backend = QemuBackend(tmp_path / "agent", MachineSettings(root=root), deployment="test", agent="n1")
+    monkeypatch.setattr(backend.acceleration, "_files", lambda: BootFiles(root / "vmlinux", root / "initrd", "6.1"))
+    assert backend.services and backend.services.start_seconds == 240, "not tested yet, and nobody waits for that"
+    backend.acceleration.find()
+    assert backend.services.start_seconds == seconds
+    backend.close()
+
+
 def test_a_machine_without_the_device_emulates_and_says_so(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(qemu_trial, "_DEVICE", str(root / "none"))
     found = Acceleration("auto", Tools(root), lambda: pytest.fail("no trial without the device")).find()

@@ -8,6 +8,9 @@ from collections.abc import Iterator
 import pytest
 from docker import APIClient
 
+from backendai.agent.backends.qemu_command import TCG
+from backendai.agent.backends.qemu_start import slowness
+from backendai.agent.service_host import ServiceHost
 from tests.agent.images import ensure_tmux_image
 from tests.agent.qemu_bed import machine_settings
 from tests.browser.chromium import Chromium
@@ -27,7 +30,7 @@ pytestmark = [
     pytest.mark.timeout(900),
 ]
 STARTED_WITHIN = 120
-LAB_WITHIN = 300  # an emulated Python imports for a minute
+LAB_WITHIN = 2 * int(ServiceHost.start_seconds * slowness(TCG))  # the platform's own deadline, and its page after that
 AMOUNTS = {"CPU cores": "1", "Memory": "256m"}
 
 

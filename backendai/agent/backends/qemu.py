@@ -35,6 +35,7 @@ from backendai.agent.backends.qemu_addresses import GuestAddresses, devices_into
 from backendai.agent.backends.qemu_ask import ask, open_terminal
 from backendai.agent.backends.qemu_boot import newest_kernel
 from backendai.agent.backends.qemu_channel import program_words
+from backendai.agent.backends.qemu_command import TCG
 from backendai.agent.backends.qemu_guest import MachineGuests
 from backendai.agent.backends.qemu_images import MachineImages
 from backendai.agent.backends.qemu_network import MachineNetwork
@@ -131,8 +132,8 @@ class QemuBackend(SupervisedBackend, MountingBackend):
         self.acceleration = Acceleration(self.settings.acceleration, tools, self._starter.boot.files)
         super().__init__(self._starter, places, mounts, deployment=deployment, agent=agent)
         self._rules = self._starter.mount_rules
-        self.services = MachineServices(self._running)
-        self.guests = MachineGuests(self._running, self._find, lambda: slowness(self.acceleration.find().acceleration))
+        self.services = MachineServices(self._running, self._slower)
+        self.guests = MachineGuests(self._running, self._find, self._slower)
 
     def setup(self) -> None:
         """Set the network rules; prepare the boot files and test the acceleration in a thread. The first start then
@@ -244,6 +245,10 @@ class QemuBackend(SupervisedBackend, MountingBackend):
         if spec.cluster_size > (most := GuestAddresses(self.settings.guests).most_kernels):
             text = "A session of virtual machines has {most} kernels at most."
             raise StartFailed(text, code="cluster-network-failed", most=most)
+
+    def _slower(self) -> int:
+        """Return the factor of deadlines; does not wait for the test, so that event loops may ask."""
+        return slowness(known.acceleration if (known := self.acceleration.known) else TCG)
 
     def _look_at_network(self) -> None:
         isolated = set() if self.network.ensure() else {Capability.ISOLATED}
