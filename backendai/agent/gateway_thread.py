@@ -18,6 +18,7 @@ from backendai.agent.config import NodeSettings
 from backendai.agent.credentials import load_address, save_address
 from backendai.agent.gateway import Gateway
 from backendai.core.errors import UserError
+from backendai.core.listeners import in_url
 from backendai.core.thread_turns import shorten_turns
 
 logger = logging.getLogger(__name__)
@@ -102,7 +103,7 @@ def public_url(settings: NodeSettings, listener: socket.socket, portal_url: str)
     host, port = listener.getsockname()[:2]
     if ipaddress.ip_address(host).is_unspecified:
         host = _address_towards(portal_url) or _LOOPBACK
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return f"http://{in_url(host)}:{port}"
 
 
 def _bind(host: str, ports: list[int]) -> socket.socket:

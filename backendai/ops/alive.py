@@ -12,10 +12,8 @@ from __future__ import annotations
 
 import argparse
 import http.client
-import ipaddress
 import json
 import os
-import socket
 import sys
 import time
 from collections.abc import Sequence
@@ -25,12 +23,13 @@ from urllib.parse import urlsplit
 from backendai.agent.config import read_settings
 from backendai.agent.credentials import load_address
 from backendai.core.errors import BackendAIError
+from backendai.core.listeners import in_url, reached_at
+from backendai.ops.gate_check import connect
 
 BEAT_MARK = "beat.alive"
 _BEAT_SECONDS = 15.0  # it ticks every two
 _SYNC_SECONDS = 60.0  # then the portal calls the agent lost
 _PATIENCE = 5.0
-_NO_CLIENT = b"PROXY UNKNOWN\r\n"  # a gate behind a proxy waits for it
 _DEFAULT_DATA = Path(__file__).resolve().parent.parent.parent / "var"
 
 
@@ -62,10 +61,8 @@ def _url(address: str) -> str:
 def _ssh(address: str) -> str:
     host, _, port = address.rpartition(":")
     try:
-        with socket.create_connection((host, int(port)), timeout=_PATIENCE) as connection:
-            connection.settimeout(_PATIENCE)
-            if os.environ.get("BACKENDAI_SSH_PROXIES"):
-                connection.sendall(_NO_CLIENT)
+        is_behind_proxy = bool(os.environ.get("BACKENDAI_SSH_PROXIES"))
+        with connect(host, int(port), says_unknown=is_behind_proxy, seconds=_PATIENCE) as connection:
             said = connection.recv(64)
     except OSError as error:
         return f"{address} does not answer: {error}"
@@ -89,20 +86,13 @@ def _agent() -> str:
     host, port = load_address(data)
     if not port:
         return "the agent has not opened its gateway yet"
-    address = f"http://{_reachable(host)}:{port}/healthz"
+    address = f"http://{in_url(reached_at(host))}:{port}/healthz"
     if fault := _url(address):
         return fault
     silent = json.loads(_get(address)[1])["seconds_since_sync"]
     if silent is None:
         return "the agent has not reached the portal yet"
     return f"the agent has not reached the portal for {silent:.0f} s" if silent > _SYNC_SECONDS else ""
-
-
-def _reachable(host: str) -> str:
-    address = ipaddress.ip_address(host)
-    if address.is_unspecified:
-        return "[::1]" if address.version == 6 else "127.0.0.1"
-    return f"[{host}]" if address.version == 6 else host
 
 
 def _get(address: str) -> tuple[int, bytes]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from backendai.agent.credentials import load_credentials
 from backendai.agent.native_mark import mark_native
+from backendai.core.listeners import in_url, reached_at
 from backendai.files.config import DEFAULT_BIND
 from backendai.ops.child import Program
 from backendai.ops.warm_parent import NODE, PORTAL
@@ -52,9 +53,7 @@ class Choice:
     @property
     def portal_url(self) -> str:
         """The address under which processes on this machine reach the portal."""
-        everywhere = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "": "127.0.0.1"}  # noqa: S104  (compared, not bound)
-        host = everywhere.get(self.host, f"[{self.host}]" if ":" in self.host else self.host)
-        return f"http://{host}:{self.port}"
+        return f"http://{in_url(reached_at(self.host))}:{self.port}"
 
 
 def environment(choice: Choice, redis_url: str) -> dict[str, str]:

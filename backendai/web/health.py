@@ -21,6 +21,7 @@ from backendai.cluster.epochs import has_other_portal
 from backendai.cluster.models import Agent, Reachability
 from backendai.cluster.services import last_pass_at
 from backendai.core.durations import describe_duration
+from backendai.core.listeners import reached_at
 from backendai.core.slots import format_size
 from backendai.texts.translation import gettext as _
 from backendai.web.build import build_text
@@ -139,7 +140,7 @@ def _other_portals() -> Part:
 
 
 def _apps() -> Part:
-    host = "127.0.0.1" if settings.APPS_HOST in ("0.0.0.0", "::", "") else settings.APPS_HOST  # noqa: S104
+    host = reached_at(settings.APPS_HOST)
     address = http.client.HTTPConnection(host, settings.APPS_PORT, timeout=_PATIENCE_SECONDS)
     try:
         address.request("GET", "/healthz")

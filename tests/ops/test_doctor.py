@@ -256,11 +256,31 @@ async def _gate_check(is_ours: bool) -> Check:
         return await asyncio.to_thread(ssh.gate, "0.0.0.0", server.get_port())
 
 
+def test_it_sees_a_gate_whose_balancer_takes_the_proxy_protocol_from_others(settings: Any) -> None:
+    settings.SSH_PROXIES = ["10.0.0.5"]
+    assert asyncio.run(_gate_check(is_ours=True)).level == "ok"
+    assert asyncio.run(_gate_check(is_ours=False)).level == "problem"
+
+
 def test_it_says_that_no_ssh_gate_answers() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
     found = ssh.gate("127.0.0.1", port)
     assert found.level == "warning" and str(port) in found.message
+
+
+@pytest.mark.parametrize(("is_here", "level"), [(True, "warning"), (False, "ok")])
+def test_a_gate_elsewhere_may_answer_its_proxies_alone(
+    settings: Any, monkeypatch: pytest.MonkeyPatch, is_here: bool, level: str
+) -> None:
+    settings.SSH_PROXIES = ["10.0.0.5"]
+    monkeypatch.setattr(ssh, "is_loopback", lambda host: is_here)
+
+    async def found() -> Check:
+        async with await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0) as server:
+            return await asyncio.to_thread(ssh.gate, "127.0.0.1", server.sockets[0].getsockname()[1])
+
+    assert asyncio.run(found()).level == level
 
 
 def test_it_says_why_an_agent_cannot_join_networks_over_several() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import socket
 import urllib.error
@@ -14,6 +13,7 @@ from django.conf import settings
 from django.db import DatabaseError
 
 from backendai.cluster.models import ResourceGroup
+from backendai.core.listeners import in_url, is_loopback, reached_at
 from backendai.ops.doctor.check import Check, ok, warning
 
 Resolve = Callable[[str, int], Any]
@@ -26,12 +26,10 @@ def apps() -> list[Check]:
 
 def app_proxy(port: int | None = None) -> Check:
     """Check that the app proxy answers."""
-    number, host = port or settings.APPS_PORT, settings.APPS_HOST
-    asked = "127.0.0.1" if host in ("0.0.0.0", "::", "") else host  # noqa: S104
-    place = f"[{asked}]" if ":" in asked else asked
+    number, asked = port or settings.APPS_PORT, reached_at(settings.APPS_HOST)
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with direct.open(f"http://{place}:{number}/healthz", timeout=2) as answer:
+        with direct.open(f"http://{in_url(asked)}:{number}/healthz", timeout=2) as answer:
             answer.read()
     except (OSError, urllib.error.URLError):
         fix = "./bin/up starts it; by itself: manage.py appproxy. BACKENDAI_APPS_PORT names its port."
@@ -44,7 +42,7 @@ def app_names(domain: str | None = None, host: str | None = None, resolve: Resol
     domain = domain or settings.APPS_DOMAIN
     host = os.environ.get("BACKENDAI_HOST", "127.0.0.1") if host is None else host
     if domain == "localhost" or domain.endswith(".localhost"):
-        if _is_loopback(host):
+        if not host or is_loopback(host):
             return ok("app names", f"*.{domain} leads browsers on this machine here")
         fix = "Set BACKENDAI_APPS_DOMAIN=apps.example.org and point *.apps.example.org here in the DNS."
         return warning("app names", f"*.{domain} is found on this machine only, but others reach the portal", fix)
@@ -63,12 +61,3 @@ def _of_groups() -> list[str]:
         return list(domains.values_list("app_domain", flat=True).distinct())
     except DatabaseError:
         return []
-
-
-def _is_loopback(host: str) -> bool:
-    if host in ("", "localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

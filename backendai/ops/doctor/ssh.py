@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import socket
+import contextlib
 
 import asyncssh
 from django.conf import settings
 
+from backendai.core.listeners import is_loopback, reached_at
 from backendai.gateways.site_keys import host_key, public_text
 from backendai.ops.doctor.check import Check, ok, problem, warning
+from backendai.ops.gate_check import connect
 
 _NAME = "ssh gate"
 _PATIENCE = 3.0  # seconds; a gate on this machine shows its key within 50 ms
-_ANYWHERE = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # where a listener on any address is asked
+_NO_KEY = (OSError, asyncssh.Error, TypeError)  # asyncssh raises TypeError for a peer that closed before it began
 
 
 def ssh() -> list[Check]:
@@ -23,26 +25,34 @@ def ssh() -> list[Check]:
 
 def gate(host: str, port: int) -> Check:
     """Return whether a gate with the site's host key listens here."""
-    asked = _ANYWHERE.get(host, host)
+    asked = reached_at(host)
     try:
         shown = asyncio.run(_key_at(asked, port))
-    except (OSError, asyncssh.Error, TimeoutError):
-        fix = "./bin/up starts it; by itself: manage.py sshgate. BACKENDAI_SSH_PORT names its port."
-        return warning(_NAME, f"no SSH server answers on {asked} port {port}: sessions are not reached by SSH", fix)
+    except OSError:
+        return _absent(asked, port)
+    if not shown and settings.SSH_PROXIES and not is_loopback(asked):
+        return ok(_NAME, f"listens on port {port}, and shows its host key to BACKENDAI_SSH_PROXIES only")
+    if not shown:
+        return _absent(asked, port)
     if shown.split()[:2] != public_text(host_key()).split()[:2]:
         fix = "Set another BACKENDAI_SSH_PORT for this portal, or one BACKENDAI_SSH_HOST_KEY for all its gates."
         return problem(_NAME, f"port {port} belongs to a server with another host key: clients will refuse it", fix)
     return ok(_NAME, f"answers on port {port} with the host key that the pages show")
 
 
+def _absent(host: str, port: int) -> Check:
+    fix = "./bin/up starts it; by itself: manage.py sshgate. BACKENDAI_SSH_PORT names its port."
+    return warning(_NAME, f"no SSH server answers on {host} port {port}: sessions are not reached by SSH", fix)
+
+
 async def _key_at(host: str, port: int) -> str:
-    loop = asyncio.get_running_loop()
-    async with asyncio.timeout(_PATIENCE):
-        with await loop.run_in_executor(None, socket.create_connection, (host, port), _PATIENCE) as connection:
+    """Return the host key of a server; empty if the server shows none. Raises OSError if nothing listens."""
+    # The balancer of docker-compose expects the PROXY protocol of BACKENDAI_SSH_PROXIES, and none of this machine.
+    for says_unknown in (True, False) if settings.SSH_PROXIES else (False,):
+        connection = await asyncio.to_thread(connect, host, port, says_unknown=says_unknown, seconds=_PATIENCE)
+        with connection, contextlib.suppress(*_NO_KEY):
             connection.setblocking(False)
-            if settings.SSH_PROXIES:
-                await loop.sock_sendall(connection, b"PROXY UNKNOWN\r\n")  # a gate behind a proxy waits for it
-            key = await asyncssh.get_server_host_key(sock=connection, config=None)
-    if key is None:
-        raise ConnectionError("the server has shown no host key")
-    return key.export_public_key("openssh").decode()
+            async with asyncio.timeout(_PATIENCE):
+                if key := await asyncssh.get_server_host_key(sock=connection, config=None):
+                    return key.export_public_key("openssh").decode()
+    return ""
