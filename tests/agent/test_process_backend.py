@@ -127,7 +127,7 @@ def without_cgroups(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def processes_of(kernel_id: UUID) -> list[psutil.Process]:
-    """Return the processes that carry the kernel's mark; its supervisor is none of them."""
+    """Return the processes that carry the kernel's mark, without its supervisor."""
     marked = {"BACKENDAI_KERNEL_ID": str(kernel_id)}
     found = psutil.process_iter(["environ", "name"])
     return [one for one in found if marked.items() <= (one.info["environ"] or {}).items()]

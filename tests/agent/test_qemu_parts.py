@@ -293,6 +293,16 @@ def test_an_end_is_told_with_its_reason(
     assert (ending["exit_code"], ending["reason"], ending["message"]) == said
 
 
+def test_a_start_that_cannot_be_recorded_ends_at_once_with_its_reason(tmp_path: Path) -> None:
+    launch = {"log_bytes": 8192, "virtiofsd": "", "environ_outside": {}}
+    (tmp_path / "launch.json").write_text(json.dumps(launch))
+    (tmp_path / "runner.draft").mkdir()  # as little can be written there as on a full disk
+    runner = Runner(tmp_path, -1)
+    runner._hear("started")
+    assert runner.over.is_set()
+    assert "Is a directory" in runner._ending()["failed"]
+
+
 @pytest.mark.asyncio
 async def test_a_guest_that_says_nothing_for_too_long_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "launch.json").write_text(json.dumps({"log_bytes": 8192, "virtiofsd": "", "environ_outside": {}}))

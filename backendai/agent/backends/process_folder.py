@@ -24,6 +24,7 @@ from backendai.agent.backends.trees import make_removable, remove_tree
 from backendai.core.slots import format_size
 from backendai.wire.messages import KernelSighting, KernelSpec
 
+SUPERVISES = "BACKENDAI_SUPERVISES"  # a supervisor's variable with its kernel's id
 _MARK = "BACKENDAI_KERNEL_ID"
 _LOST = "The supervisor of the kernel is gone: it was killed, or the machine was restarted."
 
@@ -131,10 +132,12 @@ class KernelFolder:
             remove_tree(self.path)
 
     def _marked(self) -> set[int]:
-        """Return the processes with the kernel's id in their environment."""
+        """Return the processes with the kernel's id in their environment. Includes a supervisor whose kernel has not
+        started yet."""
         wanted, found = str(self.kernel_id), set()
         for process in psutil.process_iter(["environ"]):
-            if (process.info["environ"] or {}).get(_MARK) == wanted and process.pid != os.getpid():
+            environ = process.info["environ"] or {}
+            if wanted in (environ.get(_MARK), environ.get(SUPERVISES)) and process.pid != os.getpid():
                 found.add(process.pid)
         return found
 

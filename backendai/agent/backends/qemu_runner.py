@@ -153,13 +153,7 @@ class Runner:
         self.heard_at = time.monotonic()
         word, _, rest = text.partition(" ")
         if word == "started" and not self.end:
-            write_json(self.folder / "runner.json", {"pid": os.getpid(), "started": start_time(os.getpid())})
-            with contextlib.suppress(BrokenPipeError):  # the agent was killed; the next one finds the kernel
-                os.write(self.ready, b"started")
-            os.close(self.ready)
-            self.ready = os.open(os.devnull, os.O_WRONLY)
-            if self.order is not None:
-                self._obey()
+            self._report_start()
         elif word == "beat":
             numbers = [int(number) for number in rest.split() if number.isdigit() and len(number) <= _DIGITS]
             self.beat = dict(zip(("used", "oom", "disk", "free"), numbers, strict=False))
@@ -173,6 +167,20 @@ class Runner:
         elif word == "failed":
             self.end = self.end or {"failed": rest[:500]}
             self.over.set()
+
+    def _report_start(self) -> None:
+        try:
+            write_json(self.folder / "runner.json", {"pid": os.getpid(), "started": start_time(os.getpid())})
+        except OSError as error:  # the disk is full: agents cannot find the kernel
+            self.end = {"failed": str(error)}
+            self.over.set()
+            return
+        with contextlib.suppress(BrokenPipeError):  # the agent was killed; the next one finds the kernel
+            os.write(self.ready, b"started")
+        os.close(self.ready)
+        self.ready = os.open(os.devnull, os.O_WRONLY)
+        if self.order is not None:
+            self._obey()
 
     async def cut(self, tag: str) -> int:
         """Unmount a folder in the virtual machine; returns how many programs using it were killed."""

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from uuid import UUID
 
 from backendai.agent.backends.base import StartFailed
-from backendai.agent.backends.process_folder import KernelFolder
+from backendai.agent.backends.process_folder import SUPERVISES, KernelFolder
 from backendai.agent.backends.process_places import KERNEL_USERS
 
 
@@ -35,7 +35,7 @@ class Supervisors:
                     stdin=subprocess.DEVNULL,
                     stdout=complaints,
                     stderr=complaints,
-                    env={"PATH": os.environ.get("PATH", os.defpath)},
+                    env={"PATH": os.environ.get("PATH", os.defpath), SUPERVISES: str(folder.kernel_id)},
                     cwd="/",
                     pass_fds=(ready,),
                     start_new_session=True,

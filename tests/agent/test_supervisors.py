@@ -1,0 +1,22 @@
+"""Supervisors of kernels, from their first moment on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from uuid import uuid4
+
+import psutil
+
+from backendai.agent.backends.process_folder import KernelFolder
+from backendai.agent.backends.supervisors import Supervisors
+
+
+def test_a_supervisor_is_found_and_killed_before_its_kernel_has_started(tmp_path: Path) -> None:
+    folder = KernelFolder(tmp_path / str(uuid4()))
+    folder.path.mkdir()
+    supervisors = Supervisors(["-c", "import time; time.sleep(600)"])
+    assert not supervisors.start(folder, timeout=0.0)
+    (supervisor,) = folder.processes()
+    folder.kill()
+    assert not psutil.pid_exists(supervisor)
+    supervisors.reap()
