@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,6 +22,8 @@ from backendai.wire.cluster_network import most_networks
 SETTINGS = "settings"  # the tag of the checks that are made before a start, too
 
 _LAST_PORT = 65535
+_LABEL = r"([a-z0-9-]{0,61}[a-z0-9])?"
+_HOST_NAME = re.compile(rf"([a-z0-9]{_LABEL}\.)*[a-z]{_LABEL}\Z", re.IGNORECASE)  # no mistyped address
 
 
 @register(SETTINGS)
@@ -117,11 +120,10 @@ def check_ssh(**kwargs: Any) -> list[CheckMessage]:
         hint = "Take another BACKENDAI_SSH_PORT than the portal's and that of apps."
         found.append(Error(f"SSH cannot have port {settings.SSH_PORT}.", hint, id="portal.E018"))
     for proxy in settings.SSH_PROXIES:
-        if not _is_network(proxy):
-            hint = "Name each proxy by its address or network, such as 10.0.0.5 or 10.0.0.0/24, separated by commas."
-            found.append(
-                Error(f"BACKENDAI_SSH_PROXIES: {proxy!r} is no address or network of proxies.", hint, id="portal.E019")
-            )
+        if not _is_network(proxy) and not _HOST_NAME.match(proxy):
+            hint = "Name each proxy by its address, network or host name: 10.0.0.5, 10.0.0.0/24 or haproxy.example.org."
+            text = f"BACKENDAI_SSH_PROXIES: {proxy!r} is no address, network or host name of proxies."
+            found.append(Error(text, hint, id="portal.E019"))
     try:
         host_key()
     except (ValueError, TypeError, UnsupportedAlgorithm):

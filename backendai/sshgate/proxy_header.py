@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
-from collections.abc import Sequence
 
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+from backendai.sshgate.proxies import Proxies, unmapped
 
 _SECONDS = 5.0
 _SIGNATURE = b"\r\n\r\n\0\r\nQUIT\n"
@@ -19,27 +18,21 @@ class BadHeader(Exception):
     """What came first is no such line."""
 
 
-async def read_header(connection: socket.socket, address: str, proxies: Sequence[Network]) -> str:
+async def read_header(connection: socket.socket, address: str, proxies: Proxies) -> str:
     """Return the client's address.
 
     Only these proxies may name a client. Health checks of this machine come from a loopback address and name none;
     other connections are refused. Raises BadHeader, OSError, TimeoutError.
     """
     source = unmapped(address)
-    is_proxy = any(source in network for network in proxies)
-    if not is_proxy and not source.is_loopback:
-        raise BadHeader("the connection does not come by a known proxy")
     async with asyncio.timeout(_SECONDS):
+        is_proxy = await proxies.include(source)
+        if not is_proxy and not source.is_loopback:
+            raise BadHeader("the connection does not come by a known proxy")
         client = await _client(connection)
     if client and not is_proxy:
         raise BadHeader("only a known proxy may name a client")
     return client or address
-
-
-def unmapped(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    """Return the address without its zone; an IPv4 address that IPv6 carries as itself."""
-    found = ipaddress.ip_address(address.partition("%")[0])
-    return (isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped) or found
 
 
 async def _client(connection: socket.socket) -> str:

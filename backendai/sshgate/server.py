@@ -20,7 +20,8 @@ from backendai.compute.services.traffic import meter
 from backendai.gateways.site_keys import host_key, private_text
 from backendai.sshgate.connection import GateServer, peer, quiet
 from backendai.sshgate.entrances import Entrance
-from backendai.sshgate.proxy_header import BadHeader, read_header, unmapped
+from backendai.sshgate.proxies import Proxies, unmapped
+from backendai.sshgate.proxy_header import BadHeader, read_header
 from backendai.sshgate.refusals import Refusals
 from backendai.sshgate.visit import ShellGuard
 
@@ -43,7 +44,7 @@ class Gate:
 
     def __init__(self, host_key: str) -> None:
         self._guard, self._refusals = ShellGuard(), Refusals()
-        self._proxies = [ipaddress.ip_network(proxy) for proxy in settings.SSH_PROXIES]
+        self._proxies = Proxies(settings.SSH_PROXIES)
         self._unread = 0  # connections from a proxy that has not said for whom
         self._unknown: Counter[str] = Counter()
         self._people: Counter[UUID] = Counter()

@@ -92,15 +92,19 @@ def test_other_ports_are_the_same_inside_and_outside(tmp_path: Path) -> None:
     assert services["demo-agent-1"]["environment"]["BACKENDAI_PORTAL_URL"] == "http://web:7001"
 
 
-def test_gates_behind_the_proxy_are_reached_by_it_alone(services: dict[str, Any]) -> None:
+def test_gates_behind_the_proxy_are_reached_by_it_alone(services: dict[str, Any], tmp_path: Path) -> None:
     assert "ports" not in services["sshgates"]
-    assert services["sshgates"]["environment"]["BACKENDAI_SSH_PROXIES"]
+    assert services["sshgates"]["environment"]["BACKENDAI_SSH_PROXIES"] == "sshproxy"
     haproxy = shutil.which("haproxy", path=f"{os.environ['PATH']}:/usr/sbin")
     if haproxy is None:
         pytest.skip("haproxy is not installed")
-    environ = {"SSH_PORT": "2200"}
-    done = subprocess.run([haproxy, "-c", "-f", ROOT / "ssh-gates.cfg"], env=environ, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    proxies = tmp_path / "proxies"
+    environ = {"SSH_PORT": "2200", "SSH_PROXIES_FILE": str(proxies)}
+    for told in ("\n", "10.0.0.5\n10.1.0.0/24\n"):
+        proxies.write_text(told)
+        command = [haproxy, "-c", "-f", ROOT / "ssh-gates.cfg"]
+        done = subprocess.run(command, env=environ, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
 
 
 def test_the_web_server_knows_where_the_other_parts_are(services: dict[str, Any]) -> None:

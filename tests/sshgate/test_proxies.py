@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from ipaddress import ip_network
+from ipaddress import ip_address
 from typing import Any
 
 import pytest
 
 from backendai.ops import alive
+from backendai.ops.checks import check_ssh
 from backendai.ops.doctor import ssh as doctor
+from backendai.sshgate.proxies import Proxies
 from backendai.sshgate.proxy_header import BadHeader, read_header
 from backendai.sshgate.server import MOST_PER_ADDRESS, serving
 
@@ -37,7 +39,7 @@ def header(data: bytes, address: str = "10.0.0.5") -> str:
         theirs.sendall(data)
         theirs.close()
         try:
-            return await read_header(ours, address, [ip_network("10.0.0.5"), ip_network("10.64.0.0/26")])
+            return await read_header(ours, address, Proxies(["10.0.0.5", "10.64.0.0/26"]))
         finally:
             ours.close()
 
@@ -70,6 +72,47 @@ def test_a_health_check_of_the_same_machine_names_no_client() -> None:
         header(b"PROXY UNKNOWN\r\n", address="9.9.9.9")
 
 
+def test_a_proxy_with_a_name_is_found_at_its_present_addresses_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, asked = [0.0], list[str]()
+    answers: dict[str, list[str]] = {"sshproxy": ["10.0.0.5", "::ffff:10.0.0.6"]}
+
+    def look_up(name: str, *rest: object, **more: object) -> list[Any]:
+        asked.append(name)
+        if name not in answers:
+            raise socket.gaierror(socket.EAI_NONAME, "unknown")
+        return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (address, 0)) for address in answers[name]]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    proxies = Proxies(["sshproxy", "elsewhere.example.org", "10.1.0.0/24"], clock=lambda: clock[0])
+
+    async def known(*addresses: str) -> list[bool]:
+        return [await proxies.include(ip_address(address)) for address in addresses]
+
+    async def walk() -> None:
+        assert await known("10.0.0.5", "10.0.0.6", "10.0.0.1", "10.1.0.9") == [True, True, False, True]
+        assert asked == ["sshproxy", "elsewhere.example.org"]
+        answers["sshproxy"] = ["10.0.0.7"]
+        clock[0] = 2.0
+        assert await known("10.0.0.5", "10.0.0.7") == [False, True]
+        answers.clear()
+        clock[0] = 4.0
+        assert await known("10.0.0.7", "10.1.0.9") == [False, True]
+
+    asyncio.run(walk())
+
+
+@pytest.mark.parametrize("proxy", ["10.0.0.5", "10.0.0.0/24", "fd00::5", "sshproxy", "lb-1.example.org"])
+def test_the_setting_takes_addresses_networks_and_names(settings: Any, proxy: str) -> None:
+    settings.SSH_PROXIES = [proxy]
+    assert check_ssh() == []
+
+
+@pytest.mark.parametrize("proxy", ["10.0.0.300", "10.0.0.5/24", "0.0.0.0/0", "http://lb", "lb:22", "a_b", "-lb"])
+def test_the_setting_takes_no_other_text(settings: Any, proxy: str) -> None:
+    settings.SSH_PROXIES = [proxy]
+    assert [one.id for one in check_ssh()] == ["portal.E019"]
+
+
 async def banner_by_proxy(port: int, address: str) -> tuple[bytes, asyncio.StreamWriter]:
     """Return what the gate says first to a client of this address, whose connection stays half open."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -98,7 +141,7 @@ def test_behind_a_proxy_one_client_takes_no_places_of_others(settings: Any) -> N
     asyncio.run(walk())
 
 
-@pytest.mark.parametrize("proxies", ["", "10.0.0.5", "127.0.0.0/8"])
+@pytest.mark.parametrize("proxies", ["", "10.0.0.5", "127.0.0.0/8", "localhost"])
 def test_health_checks_see_a_gate_behind_a_proxy(settings: Any, monkeypatch: pytest.MonkeyPatch, proxies: str) -> None:
     settings.SSH_PROXIES = [proxies] if proxies else []
     monkeypatch.setenv("BACKENDAI_SSH_PROXIES", proxies)
