@@ -169,6 +169,17 @@ def test_roles_with_an_order_keep_it_where_only_the_main_kernel_runs_the_command
     assert told_to_start(agent) == {"main1"}
 
 
+def test_a_session_starts_again_while_its_other_kernels_only_wait_for_the_command(cast: Cast) -> None:
+    wish = {"session_type": "batch", "startup_command": "mpirun a", "command_in": "main"}
+    agent, session, kernels = placed(cast, {}, cluster_size=3, **wish)
+    run(agent, kernels["sub1"], kernels["sub2"])
+    kernel_reported(agent, report_of(kernels["main1"], KernelState.TERMINATED, reason="engine-unreachable"))
+    for name in ("sub1", "sub2"):
+        kernel_reported(agent, report_of(kernels[name], KernelState.TERMINATED))
+    by_host(session)
+    assert (session.status, session.retries) == (Status.PENDING, 1) and violations() == {}
+
+
 def test_a_failure_ends_a_session_that_waits_for_all(cast: Cast) -> None:
     over = {"session_type": "batch", "startup_command": "true", "done_when": "all"}
     agent, session, kernels = placed(cast, {"worker": RoleSpec(count=2)}, **over)

@@ -43,6 +43,7 @@ _COLUMNS = (
     "role",
     "rank",
     "hostname",
+    "startup_command",
     "on_failure",
     "after",
     "is_held",

@@ -13,6 +13,7 @@ from django.db import transaction
 from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.reasons import FINISHED, ReasonKind, reason_of
 from backendai.compute.services.by_row import by_row
+from backendai.compute.services.check_order import WAIT
 from backendai.compute.services.cluster_networks import next_number
 from backendai.compute.services.ending import hint_stops
 from backendai.compute.services.history import Entry, write_history
@@ -63,8 +64,13 @@ def may_start_again(session: ComputeSession, kernels: Sequence[Kernel]) -> bool:
         session.status in STARTING
         and session.retries < session.resource_group.max_retries
         and all(_may_pass(session, kernel) for kernel in ended)
-        and not (session.kind.runs_program and any(kernel.started_at for kernel in kernels))
+        and not (session.kind.runs_program and any(_has_begun(kernel) for kernel in kernels))
     )
+
+
+def _has_begun(kernel: Kernel) -> bool:
+    """Return whether a program of the session started in the kernel. Those that only wait for it do not count."""
+    return kernel.started_at is not None and kernel.startup_command != WAIT
 
 
 def runs_again(session: ComputeSession) -> bool:
