@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import io
 import os
 import shutil
@@ -182,15 +183,27 @@ def test_an_archive_has_files_and_directories_and_says_what_is_missing(home: Pat
     assert set(unzip(["d/a.bin", "d/empty"])) == {"a.bin", "empty/"}
 
 
-def test_the_refusal_of_a_large_file_arrives(home: Path) -> None:
+@pytest.mark.parametrize(
+    ("order", "code"),
+    [
+        ({"path": "a.bin", "if_none_match": True}, "exists"),
+        ({"path": "../a.bin"}, "bad-path"),
+        ({"path": "a.bin/b"}, "exists"),
+        ({"path": "full.bin"}, "disk-full"),
+    ],
+)
+def test_the_refusal_of_a_large_file_arrives(
+    home: Path, monkeypatch: pytest.MonkeyPatch, order: dict[str, Any], code: str
+) -> None:
     (home / "a.bin").write_bytes(b"one")
     ours, theirs = socket.socketpair()
+    monkeypatch.setattr(Path, "open", _open_on_a_full_disk)
 
     async def refuse() -> None:
         reader, writer = await asyncio.open_connection(sock=theirs)
-        with pytest.raises(FileRefused):
-            await files.put({"path": "a.bin", "if_none_match": True}, reader)
-        writer.write(b"refused")
+        with pytest.raises(FileRefused) as refusal:
+            await files.put(order, reader)
+        writer.write(refusal.value.code.encode())
         writer.close()
         await writer.wait_closed()
 
@@ -202,7 +215,16 @@ def test_the_refusal_of_a_large_file_arrives(home: Path) -> None:
         await refusing
         return await reader.read()
 
-    assert asyncio.run(walk()) == b"refused"
+    assert asyncio.run(walk()) == code.encode()
+    assert names() == ["a.bin"]
+
+
+def _open_on_a_full_disk(path: Path, mode: str) -> Any:
+    class Full(io.FileIO):
+        def write(self, data: Any) -> int:
+            raise OSError(errno.ENOSPC, "full")
+
+    return Full(path, mode.replace("b", ""))
 
 
 def test_a_file_that_changed_meanwhile_is_not_written_over(home: Path) -> None:

@@ -17,7 +17,7 @@ LARGEST_FILE = 2**30
 _LARGEST_CHUNK = 2**20
 _PIECE = 256 * 1024
 _MOST_ENTRIES = 10_000
-_DISCARD_SECONDS = 2.0
+_PAUSE_SECONDS = 10.0  # between two chunks of a refused upload
 _RAW = "//raw:"  # the prefix of paths that are not UTF-8
 
 
@@ -76,32 +76,73 @@ def refused(error: OSError) -> FileRefused:
     return FileRefused("The file system refused: {reason}.", "file-refused", reason=os.strerror(error.errno or 0))
 
 
-async def put(order: dict[str, Any], reader: asyncio.StreamReader) -> dict[str, Any]:
-    """Write a file atomically from chunks; returns its size and etag.
+class _Upload:
+    """The chunks of an upload: a length of 4 bytes and the bytes; a length of 0 ends it. Raises FileRefused."""
 
-    A chunk is a length of 4 bytes and the bytes; a length of 0 ends the file. ``if_match``: the etag that the file must
-    have. ``if_none_match``: the file must not exist. Raises FileRefused.
+    def __init__(self, reader: asyncio.StreamReader) -> None:
+        self._reader, self._size, self._is_over = reader, 0, False
+
+    async def next(self) -> bytes:
+        """Return the next chunk; empty at the end."""
+        try:
+            (length,) = struct.unpack("!I", await self._reader.readexactly(4))
+            self._is_over = length == 0 or length > _LARGEST_CHUNK
+            if length > _LARGEST_CHUNK:
+                raise FileRefused("The upload cannot be read.", "bad-upload")
+            chunk = await self._reader.readexactly(length)
+        except asyncio.IncompleteReadError as error:
+            self._is_over = True
+            raise FileRefused("The upload broke off; nothing was written.", "upload-cut") from error
+        self._size += length
+        if self._size > LARGEST_FILE:
+            raise FileRefused("A file may have 1 GiB at most.", "file-too-large")
+        return chunk
+
+    async def discard(self) -> None:
+        """Read the rest of a refused upload, up to the largest size, while it arrives without long pauses.
+
+        Closing a connection with unread bytes resets it, and the refusal could be lost before the agent reads it.
+        """
+        self._size = 0
+        with contextlib.suppress(FileRefused, OSError, asyncio.TimeoutError):
+            while not self._is_over:
+                await asyncio.wait_for(self.next(), _PAUSE_SECONDS)
+
+
+async def put(order: dict[str, Any], reader: asyncio.StreamReader) -> dict[str, Any]:
+    """Write a file atomically from an upload; returns its size and etag.
+
+    ``if_match``: the etag that the file must have. ``if_none_match``: the file must not exist. Raises FileRefused after
+    reading the rest of the upload.
     """
+    upload = _Upload(reader)
+    try:
+        return await _write(order, upload)
+    except OSError as error:
+        await upload.discard()
+        raise refused(error) from error
+    except FileRefused:
+        await upload.discard()
+        raise
+
+
+async def _write(order: dict[str, Any], upload: _Upload) -> dict[str, Any]:
     target = place_of(str(order["path"]))
     draft = target.with_name(f".{uuid4().hex}.upload")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if target.is_dir():
+        raise FileRefused("There is a folder of this name: choose another name.", "is-a-folder")
+    _check(target, order)
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            if target.is_dir():
-                raise FileRefused("There is a folder of this name: choose another name.", "is-a-folder")
-            _check(target, order)
-        except FileRefused:
-            await _discard(reader)
-            raise
+        size = 0
         with draft.open("xb") as file:
-            size = await _copy(reader, file)
+            while chunk := await upload.next():
+                size += file.write(chunk)
         mode = _check(target, order)
         if mode is not None:
             draft.chmod(mode)
         draft.replace(target)
         return {"size": size, "etag": etag_of(target.lstat())}
-    except OSError as error:
-        raise refused(error) from error
     finally:
         with contextlib.suppress(OSError):
             draft.unlink()
@@ -120,37 +161,6 @@ def _check(target: Path, order: dict[str, Any]) -> int | None:
     if order.get("if_match") and order["if_match"] != etag_of(found):
         raise FileRefused("The file was changed meanwhile: load it again, or choose another name.", "changed")
     return stat.S_IMODE(found.st_mode) if stat.S_ISREG(found.st_mode) else None
-
-
-async def _copy(reader: asyncio.StreamReader, file: Any) -> int:
-    size = 0
-    while True:
-        try:
-            (length,) = struct.unpack("!I", await reader.readexactly(4))
-            if length == 0:
-                return size
-            if length > _LARGEST_CHUNK:
-                raise FileRefused("The upload cannot be read.", "bad-upload")
-            file.write(await reader.readexactly(length))
-        except asyncio.IncompleteReadError as error:
-            raise FileRefused("The upload broke off; nothing was written.", "upload-cut") from error
-        size += length
-        if size > LARGEST_FILE:
-            raise FileRefused("A file may have 1 GiB at most.", "file-too-large")
-
-
-class _Discard:
-    def write(self, data: bytes) -> None:
-        """Discard the data."""
-
-
-async def _discard(reader: asyncio.StreamReader) -> None:
-    """Read the rest of a refused upload for at most two seconds.
-
-    Closing a connection with unread bytes resets it, and the refusal could be lost before the agent reads it.
-    """
-    with contextlib.suppress(FileRefused, OSError, asyncio.TimeoutError):
-        await asyncio.wait_for(_copy(reader, _Discard()), _DISCARD_SECONDS)
 
 
 def look(path: str) -> dict[str, Any]:
