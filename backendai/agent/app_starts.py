@@ -143,7 +143,9 @@ class AppStarts:
                 message = f"{service} did not answer on port {port} within {longest:.0f} s."
                 return await self._failed(kernel_id, service, message)
             if self._now() >= until:
-                log = await self._log(kernel_id, service) if waited > _SLOW_SECONDS else ""
+                log = ""
+                if waited > _SLOW_SECONDS:
+                    log = await self._log_if_readable(kernel_id, service)
                 return AppState("starting", path=launch.path, seconds=waited, log=log)
             await asyncio.sleep(_LOOK_SECONDS)
 
@@ -159,6 +161,15 @@ class AppStarts:
     async def _log(self, kernel_id: UUID, service: str) -> str:
         log = await asyncio.to_thread(self._host.log, kernel_id, service, limit=_LOG_BYTES)
         return log.decode(errors="replace").replace("\0", "")
+
+    async def _log_if_readable(self, kernel_id: UUID, service: str) -> str:
+        """Return the end of the service's output; empty while it cannot be read. Raises KernelGone."""
+        try:
+            return await self._log(kernel_id, service)
+        except KernelGone:
+            raise
+        except BackendError:  # the service starts nevertheless
+            return ""
 
 
 def _not_launched(source: ServiceSource, port: int) -> AppState:

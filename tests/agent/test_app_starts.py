@@ -6,13 +6,14 @@ import asyncio
 import json
 import socket
 from collections.abc import Iterator, Sequence
+from unittest.mock import Mock
 from uuid import uuid4
 
 import pytest
 
 from backendai.agent import app_starts
 from backendai.agent.app_starts import AppStarts, BadDefinition
-from backendai.agent.backends.base import KernelGone
+from backendai.agent.backends.base import BackendError, KernelGone
 from tests.agent.fake_services import FakeServices
 
 pytestmark = pytest.mark.asyncio
@@ -262,3 +263,17 @@ async def test_what_is_no_command_before_the_start_is_said(
     host.define("board", prestart=before, command=["board"])
     with pytest.raises(BadDefinition):
         await starts.look(KERNEL, "board", port)
+
+
+async def test_a_slow_start_goes_on_while_its_output_cannot_be_read(
+    starts: AppStarts, host: FakeServices, clock: Clock, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host.define("lab", command=["lab"])
+    await starts.look(KERNEL, "lab", port)
+    clock.time += 10
+    host.words = b"loading\n"
+    state = await starts.look(KERNEL, "lab", port)
+    assert (state.state, state.log) == ("starting", "loading\n")
+    monkeypatch.setattr(host, "log", Mock(side_effect=BackendError("The engine is busy.")))
+    state = await starts.look(KERNEL, "lab", port)
+    assert (state.state, state.log) == ("starting", "")
