@@ -14,6 +14,7 @@ from backendai.wire.messages import Note
 _SHARES = "cuda.shares"
 _CAPABILITIES = ("compute", "utility", "video")
 _PIPE_INSIDE = "/run/nvidia-mps"  # not below /tmp, where each kernel has its own files
+_NO_PIPE = "/nonexistent"
 _MIB = 2**20
 _CONTROL_FILES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-caps")
 
@@ -75,10 +76,14 @@ def grant_to_container(parts: Sequence[Part], mps: Mps) -> Grant:
 
 
 def grant_to_process(parts: Sequence[Part]) -> Grant:
-    """Return the grant for a native process: variables that select these devices, and only their device files."""
+    """Return the grant for a native process: variables that select these devices, and only their device files.
+
+    Without a named pipe CUDA looks for MPS in /tmp/nvidia-mps, which an unconfined process shares with the machine.
+    """
     parts = _ordered(parts)
     ids = ",".join(part.device.id for part in parts)
     environ = {"NVIDIA_VISIBLE_DEVICES": ids, "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": ids}
+    environ["CUDA_MPS_PIPE_DIRECTORY"] = _NO_PIPE
     paths = tuple(path for part in parts for path in part.device.paths)
     if _are_shared(parts):
         environ |= _limits(parts)

@@ -199,6 +199,9 @@ def test_native_kernels_never_wait_for_each_other_in_mps(two_gpus: FakeMachine, 
     (tmp_path / "control").touch()
     with two_gpus.observed(offer="shares", mps=str(tmp_path), is_native=True) as agent:
         assert list(agent.look()["notes"]) == ["mps-native"]
+        shares = {"cuda.shares": {two_gpus.gpus[0].uuid: "0.5"}}
+        environ = agent.ask("grant", devices=shares, native=True)["environ"]
+        assert not Path(environ["CUDA_MPS_PIPE_DIRECTORY"]).exists()  # CUDA's own default may have a daemon
 
 
 def test_a_gpu_that_is_cut_is_offered_piece_by_piece(two_gpus: FakeMachine) -> None:
