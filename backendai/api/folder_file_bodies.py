@@ -47,6 +47,12 @@ class MoveRequest(StrictSerializer):
     overwrite = serializers.BooleanField(default=False, help_text="Replace an existing file.")
 
 
+class FolderMoveRequest(MoveRequest):
+    """Source and target of a move or copy in a folder."""
+
+    keep_both = serializers.BooleanField(default=False, help_text="Number the name if it is taken: ``name (2)``.")
+
+
 class DeletionRequest(StrictSerializer):
     """Files and directories to move to the folder's trash."""
 
@@ -63,6 +69,7 @@ class ItemRestoreRequest(StrictSerializer):
     """How to restore a deleted file or directory."""
 
     overwrite = serializers.BooleanField(default=False, help_text="Replace an existing file.")
+    keep_both = serializers.BooleanField(default=False, help_text="Number the name if it is taken: ``name (2)``.")
 
 
 class EntryBody(serializers.Serializer[Any]):

@@ -72,7 +72,7 @@ async def upload(request: web.Request) -> web.Response:
     outcome = Outcome()
     async with AsyncExitStack() as rooms:
         await _unpack(TarReader(request.content), _Batch(asked, overwrite, rooms), outcome)
-    told = {name: getattr(outcome, name) for name in ("written", "skipped", "equal", "refused", "bytes")}
+    told = {name: getattr(outcome, name) for name in ("written", "skipped", "equal", "kept", "refused", "bytes")}
     return web.json_response(told)
 
 

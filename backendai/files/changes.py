@@ -5,32 +5,27 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import re
 import stat
 import uuid
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from backendai.core import beneath
 from backendai.core.beneath import Parts
 from backendai.core.storage_layout import INCOMING
+from backendai.files.copying import Progress, copy_file
 from backendai.files.entries import shown_path
+from backendai.files.naming import rename_beside
 from backendai.files.refusals import Refusal, as_refusal
 from backendai.files.removal import remove_tree
 from backendai.files.trash import put_into_trash
 from backendai.files.tree import FolderTree, opened_part
 
-_FICLONE = 0x40049409
-_AT_ONCE = 2**26  # bytes per copy_file_range, so that progress is visible
-_BUFFER = 2**20
 _STALE_TRIES = 3
 _OF_THE_ENTRY = (errno.EACCES, errno.EIO, errno.EPERM, errno.ESTALE)
 _LEFTOVER = re.compile(rb"\.nfs[0-9a-f]{16,24}\Z")
-
-Progress = Callable[[int], None]
 
 
 def make_directory(tree: FolderTree, parts: Parts) -> None:
@@ -41,28 +36,46 @@ def make_directory(tree: FolderTree, parts: Parts) -> None:
         os.fsync(parent)
 
 
-def move(tree: FolderTree, source: Parts, target: Parts, *, overwrite: bool, now: float) -> None:
-    """Move a file, link or directory to another path in the folder."""
+def move(
+    tree: FolderTree, source: Parts, target: Parts, *, overwrite: bool, keep_both: bool = False, now: float
+) -> Parts:
+    """Move a file, link or directory to another path in the folder, and return the path.
+
+    ``keep_both``: a taken name gets a number. Raises FileExistsError.
+    """
     tree.require_writable()
-    _refuse_into_itself(source, target)
+    _refuse_into_itself(source, target, overwrite=overwrite)
     with beneath.parent_of(tree.data, source) as (old, name), beneath.parent_of(tree.data, target) as (new, new_name):
         moved = os.stat(name, dir_fd=old, follow_symlinks=False)
         if source == target:
-            return
+            return target
         if overwrite:
             make_room(tree, target, stat.S_ISREG(moved.st_mode), now=now)
-        beneath.rename(old, name, new, new_name, replace=overwrite and stat.S_ISREG(moved.st_mode))
+        new_name = _rename(old, name, new, new_name, moved, overwrite=overwrite, keep_both=keep_both)
         os.fsync(new)
         os.fsync(old)
+    return (*target[:-1], new_name)
 
 
-def copy(tree: FolderTree, source: Parts, target: Parts, *, overwrite: bool, now: float, written: Progress) -> None:
-    """Copy a file or a directory tree. The copy becomes visible only when it is complete."""
+def copy(
+    tree: FolderTree,
+    source: Parts,
+    target: Parts,
+    *,
+    overwrite: bool,
+    keep_both: bool = False,
+    now: float,
+    written: Progress,
+) -> Parts:
+    """Copy a file or a directory tree, and return the path of the copy, which becomes visible when it is complete.
+
+    ``keep_both``: a taken name gets a number. Raises FileExistsError.
+    """
     tree.require_writable()
-    _refuse_into_itself(source, target)
+    _refuse_into_itself(source, target, overwrite=overwrite)
     with beneath.parent_of(tree.data, source) as (old, name), beneath.parent_of(tree.data, target) as (new, new_name):
         copied = os.stat(name, dir_fd=old, follow_symlinks=False)
-        if not overwrite and beneath.exists(new, new_name):
+        if not (overwrite or keep_both) and beneath.exists(new, new_name):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
         with opened_part(tree.base, INCOMING) as incoming:
             draft = part_name()
@@ -71,11 +84,22 @@ def copy(tree: FolderTree, source: Parts, target: Parts, *, overwrite: bool, now
                 beneath.sync_all(incoming)
                 if overwrite:
                     make_room(tree, target, stat.S_ISREG(copied.st_mode), now=now)
-                beneath.rename(incoming, draft, new, new_name, replace=overwrite and stat.S_ISREG(copied.st_mode))
+                new_name = _rename(incoming, draft, new, new_name, copied, overwrite=overwrite, keep_both=keep_both)
             except BaseException:
                 remove_tree(incoming, draft)
                 raise
         os.fsync(new)
+    return (*target[:-1], new_name)
+
+
+def _rename(
+    source: int, name: bytes, target: int, wanted: bytes, found: os.stat_result, *, overwrite: bool, keep_both: bool
+) -> bytes:
+    """Rename between two open directories, and return the new name: with ``keep_both`` the first free one."""
+    if keep_both:
+        return rename_beside(source, name, target, wanted, is_directory=stat.S_ISDIR(found.st_mode))
+    beneath.rename(source, name, target, wanted, replace=overwrite and stat.S_ISREG(found.st_mode))
+    return wanted
 
 
 def make_room(tree: FolderTree, target: Parts, is_file: bool, *, now: float) -> None:
@@ -216,73 +240,10 @@ def _copy_one(old: int, name: bytes, new: int, new_name: bytes, written: Progres
     return None
 
 
-def copy_file(old: int, name: bytes, new: int, new_name: bytes, written: Progress) -> None:
-    """Copy a regular file with mode and time; shares its blocks if the file system supports that."""
-    try:
-        source = beneath.open_file(old, (name,), follow=False)
-    except FileNotFoundError:
-        return  # removed while the copy runs
-    try:
-        found = os.fstat(source)
-        if _is_copied(new, new_name, found):
-            written(found.st_size)
-            return
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-        target = os.open(new_name, flags, 0o600, dir_fd=new)
-        try:
-            _copy_bytes(source, target, found.st_size, written)
-            os.fchmod(target, stat.S_IMODE(found.st_mode) & 0o777)
-            os.utime(target, ns=(found.st_atime_ns, found.st_mtime_ns))
-        finally:
-            os.close(target)
-    finally:
-        os.close(source)
-
-
-def _copy_bytes(source: int, target: int, size: int, written: Progress) -> None:
-    try:
-        fcntl.ioctl(target, _FICLONE, source)
-        written(size)
-        return
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
-            raise
-    in_the_kernel = True
-    while True:
-        try:
-            if in_the_kernel:
-                done = os.copy_file_range(source, target, _AT_ONCE)
-            else:
-                done = _write_all(target, os.read(source, _BUFFER))
-        except OSError as error:
-            if not in_the_kernel or error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
-                raise
-            in_the_kernel = False  # copy_file_range does not work between these file systems
-            continue
-        if done == 0:
-            return
-        written(done)
-
-
-def _write_all(target: int, data: bytes) -> int:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(target, view) :]
-    return len(data)
-
-
-def _is_copied(new: int, name: bytes, found: os.stat_result) -> bool:
-    try:
-        there = os.stat(name, dir_fd=new, follow_symlinks=False)
-    except FileNotFoundError:
-        return False
-    return (there.st_size, there.st_mtime_ns) == (found.st_size, found.st_mtime_ns) and stat.S_ISREG(there.st_mode)
-
-
-def _refuse_into_itself(source: Parts, target: Parts) -> None:
+def _refuse_into_itself(source: Parts, target: Parts, *, overwrite: bool) -> None:
     if not source or not target:
         raise beneath.PathRefused("The folder itself can be neither moved nor replaced.", field="path")
     if target[: len(source)] == source and len(target) > len(source):
         raise Refusal(422, "into-itself", "A directory can be neither moved nor copied into itself.")
-    if source[: len(target)] == target and len(source) > len(target):
+    if overwrite and source[: len(target)] == target and len(source) > len(target):
         raise Refusal(422, "into-itself", "What would be replaced holds what is to be moved or copied.")

@@ -51,16 +51,13 @@ def read_at(root: int, file: io.FileIO, offset: int, size: int) -> bytes:
     return os.pread(file.fileno(), size, offset)
 
 
-def check_target(tree: FolderTree, parts: Parts, *, overwrite: bool) -> None:
+def check_target(tree: FolderTree, parts: Parts, *, overwrite: bool, keep_both: bool = False) -> None:
     """Reject a target that cannot be written, before any byte is sent."""
     tree.require_writable()
     with beneath.parent_of(tree.data, parts) as (parent, name):
-        try:
-            mode = os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode
-        except FileNotFoundError:
+        if keep_both or not beneath.exists(parent, name):
             return
-    if stat.S_ISDIR(mode):
-        raise Refusal(409, "is-directory", "There is a directory at this path; a file cannot replace it.")
+        _refuse_directory(parent, name)
     if not overwrite:
         raise Refusal(409, "exists", "There is a file at this path already; say that it may be replaced.")
 
@@ -97,6 +94,7 @@ def place(tree: FolderTree, draft: bytes, parts: Parts, *, overwrite: bool, now:
     tree.require_writable()
     with opened_part(tree.base, INCOMING) as incoming, beneath.parent_of(tree.data, parts) as (parent, name):
         if overwrite:
+            _refuse_directory(parent, name)
             _keep_mode(incoming, draft, parent, name)
             make_room(tree, parts, True, now=now)
         beneath.rename(incoming, draft, parent, name, replace=overwrite)
@@ -148,6 +146,13 @@ def current_etag(tree: FolderTree, parts: Parts) -> str | None:
         return etag_of(os.fstat(descriptor))
     finally:
         os.close(descriptor)
+
+
+def _refuse_directory(parent: int, name: bytes) -> None:
+    """Refuse to replace a directory by a file."""
+    with contextlib.suppress(FileNotFoundError):
+        if stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
+            raise Refusal(409, "is-directory", "There is a directory at this path; a file cannot replace it.")
 
 
 def _keep_mode(incoming: int, draft: bytes, parent: int, name: bytes) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import threading
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from aiohttp import web
@@ -24,6 +25,7 @@ from backendai.files.serving import (
     query_path,
     read_body,
     switch,
+    taken_name,
     whole,
 )
 from backendai.files.tree import FolderTree
@@ -93,8 +95,8 @@ async def move_entry(request: web.Request) -> web.Response:
     """Move or rename an entry."""
     asked, body = admit(request, "edit"), await read_body(request)
     source, target = body_path(body, "source"), body_path(body, "target")
-    await asked.run(changes.move, source, target, overwrite=switch(body.get("overwrite"), "overwrite"), now=asked.now)
-    return web.json_response(entries.shown_path(target))
+    moved = await asked.run(changes.move, source, target, **taken_name(body), now=asked.now)
+    return web.json_response(entries.shown_path(moved))
 
 
 async def copy_entry(request: web.Request) -> web.Response:
@@ -102,11 +104,10 @@ async def copy_entry(request: web.Request) -> web.Response:
     asked, body = admit(request, "edit"), await read_body(request)
     source = body_path(body, "source")
     target = (*body_path(body, "into"), *source[-1:]) if "into" in body else body_path(body, "target")
-    overwrite = switch(body.get("overwrite"), "overwrite")
+    taken = taken_name(body)
 
     async def work(progress: Progress) -> Result:
-        await _copy(asked, source, target, overwrite, progress)
-        return 201, entries.shown_path(target)
+        return 201, entries.shown_path(await _copy(asked, source, target, taken, progress))
 
     return await carry_out(request, asked, work)
 
@@ -140,9 +141,8 @@ async def list_trash(request: web.Request) -> web.Response:
 async def restore_item(request: web.Request) -> web.Response:
     """Restore an item of the trash."""
     asked, body = admit(request, "edit"), await read_body(request)
-    overwrite = switch(body.get("overwrite"), "overwrite")
     return web.json_response(
-        await asked.run(trash.restore, request.match_info["item"], overwrite=overwrite, now=asked.now)
+        await asked.run(trash.restore, request.match_info["item"], **taken_name(body), now=asked.now)
     )
 
 
@@ -174,8 +174,8 @@ async def _remove(asked: Asked, hidden: list[bytes]) -> None:
     asked.wrote(0)
 
 
-async def _copy(asked: Asked, source: Parts, target: Parts, overwrite: bool, progress: Progress) -> None:
-    """Copy an entry; the bytes of a failed copy are not counted."""
+async def _copy(asked: Asked, source: Parts, target: Parts, taken: Mapping[str, bool], progress: Progress) -> Parts:
+    """Copy an entry and return the path of the copy; the bytes of a failed copy are not counted."""
     progress.total_bytes = await asked.run_in_background("operation", entries.bytes_below, source)
     async with asked.room(progress.total_bytes) as room:
 
@@ -184,8 +184,8 @@ async def _copy(asked: Asked, source: Parts, target: Parts, overwrite: bool, pro
             progress.add_bytes(more)
 
         try:
-            await asked.run_in_background(
-                "operation", changes.copy, source, target, overwrite=overwrite, now=asked.now, written=count
+            return await asked.run_in_background(
+                "operation", changes.copy, source, target, **taken, now=asked.now, written=count
             )
         except BaseException:
             asked.server.ledger.forget(asked.folder_id, progress.bytes)

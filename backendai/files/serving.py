@@ -202,6 +202,14 @@ def switch(told: object, name: str) -> bool:
     raise Refusal(422, "bad-value", f"{name} is {told!r}: use 1 or 0.")
 
 
+def taken_name(told: Mapping[str, Any]) -> dict[str, bool]:
+    """Return what happens with a taken name: ``overwrite`` replaces the entry, ``keep_both`` numbers the new name."""
+    asked = {name: switch(told.get(name), name) for name in ("overwrite", "keep_both")}
+    if all(asked.values()):
+        raise Refusal(422, "bad-value", "overwrite and keep_both exclude each other: set one of them.")
+    return asked
+
+
 def whole(told: str | None, name: str, default: int, *, least: int, most: int) -> int:
     """Return a whole number. Refuses one outside the limits."""
     if told is None or told == "":

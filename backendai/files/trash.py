@@ -7,6 +7,7 @@ import contextlib
 import errno
 import os
 import re
+import stat
 import uuid
 from collections.abc import Sequence
 from typing import Any
@@ -15,6 +16,7 @@ from backendai.core import beneath
 from backendai.core.beneath import Parts
 from backendai.core.storage_layout import TRASH
 from backendai.files.entries import kind_of, shown_path
+from backendai.files.naming import rename_beside
 from backendai.files.refusals import Refusal
 from backendai.files.removal import remove_tree, remove_trees
 from backendai.files.tree import PRIVATE, FolderTree, opened_part, read_json, write_json
@@ -106,8 +108,9 @@ def list_trash(tree: FolderTree, *, after: str, limit: int) -> dict[str, Any]:
     return {"items": items, "next": names[limit - 1] if len(names) > limit else None}
 
 
-def restore(tree: FolderTree, item: str, *, overwrite: bool, now: float) -> dict[str, str]:
-    """Restore an item to its path; creates missing parents and returns the path. Raises FileExistsError."""
+def restore(tree: FolderTree, item: str, *, overwrite: bool, keep_both: bool = False, now: float) -> dict[str, str]:
+    """Restore an item to its path; creates missing parents and returns the path. ``keep_both``: a taken name gets a
+    number. Raises FileExistsError."""
     tree.require_writable()
     with opened_part(tree.base, TRASH) as trash:
         place = _open_item(trash, item)
@@ -117,12 +120,16 @@ def restore(tree: FolderTree, item: str, *, overwrite: bool, now: float) -> dict
             with beneath.parent_of(tree.data, parts) as (parent, name):
                 if overwrite and beneath.exists(parent, name):
                     put_into_trash(tree, parts, now=now)
-                beneath.rename(place, _ENTRY, parent, name, replace=False)
+                if keep_both:
+                    is_directory = stat.S_ISDIR(os.stat(_ENTRY, dir_fd=place, follow_symlinks=False).st_mode)
+                    name = rename_beside(place, _ENTRY, parent, name, is_directory=is_directory)
+                else:
+                    beneath.rename(place, _ENTRY, parent, name, replace=False)
                 os.fsync(parent)
         finally:
             os.close(place)
         remove_tree(trash, item.encode())
-    return shown_path(parts)
+    return shown_path((*parts[:-1], name))
 
 
 def hide_path(tree: FolderTree, parts: Parts) -> bytes:

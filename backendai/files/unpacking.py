@@ -18,12 +18,13 @@ from backendai.core import beneath
 from backendai.core.beneath import Parts
 from backendai.core.storage_layout import INCOMING
 from backendai.files.changes import part_name
-from backendai.files.entries import shown_path
+from backendai.files.entries import kind_of, shown_path
+from backendai.files.naming import names_for, rename_beside
 from backendai.files.refusals import Refusal, as_refusal
 from backendai.files.tree import FolderTree, opened_part
 
-SKIP_EQUAL, ALL, NEVER = "skip-equal", "all", "never"
-MODES = (SKIP_EQUAL, ALL, NEVER)
+SKIP_EQUAL, ALL, NEVER, KEEP_BOTH = "skip-equal", "all", "never", "keep-both"
+MODES = (SKIP_EQUAL, ALL, NEVER, KEEP_BOTH)
 _MOST_OPEN = 64
 _MOST_TOLD = 1000
 _LATEST = 2**40  # seconds; the largest time that file systems support
@@ -50,6 +51,7 @@ class Outcome:
     written: int = 0
     skipped: int = 0
     equal: int = 0  # the skipped ones with the member's size and time
+    kept: list[dict[str, Any]] = field(default_factory=list)  # the other skipped ones
     refused: list[dict[str, Any]] = field(default_factory=list)
     bytes: int = 0
 
@@ -58,6 +60,12 @@ class Outcome:
         if len(self.refused) < _MOST_TOLD:
             self.refused.append({**told, "code": code})
 
+    def keep(self, item: Item, there: os.stat_result) -> None:
+        """Record an existing entry that stays instead of a member; only the first 1,000 are listed."""
+        self.skipped += 1
+        if len(self.kept) < _MOST_TOLD:
+            self.kept.append({**shown_path(item.parts), "kind": kind_of(there.st_mode)})
+
     def add(self, other: Outcome) -> None:
         """Add the result of another batch."""
         self.written += other.written
@@ -65,6 +73,7 @@ class Outcome:
         self.equal += other.equal
         self.bytes += other.bytes
         self.refused += other.refused[: _MOST_TOLD - len(self.refused)]
+        self.kept += other.kept[: _MOST_TOLD - len(self.kept)]
 
 
 def put(tree: FolderTree, items: list[Item], overwrite: str) -> Outcome:
@@ -82,8 +91,7 @@ def put(tree: FolderTree, items: list[Item], overwrite: str) -> Outcome:
                 beneath.sync_all(incoming)
                 for item, draft in ready:
                     with _noting(outcome, item):
-                        parent = parents.of(item.parts[:-1])
-                        beneath.rename(incoming, draft, parent, item.parts[-1], replace=overwrite != NEVER)
+                        _place(incoming, draft, parents.of(item.parts[:-1]), item, overwrite)
                         outcome.written += 1
                         outcome.bytes += item.size
         finally:
@@ -186,29 +194,50 @@ def link_stays_inside(parts: Parts, target: bytes) -> bool:
     return True
 
 
+def _place(incoming: int, draft: bytes, parent: int, item: Item, overwrite: str) -> None:
+    if overwrite == KEEP_BOTH:
+        rename_beside(incoming, draft, parent, item.parts[-1], is_directory=False)
+    else:
+        beneath.rename(incoming, draft, parent, item.parts[-1], replace=overwrite != NEVER)
+
+
 def _is_kept(parent: int, item: Item, overwrite: str, outcome: Outcome) -> bool:
     """Return whether the existing entry stays, and count it. Raises IsADirectoryError."""
+    if overwrite == KEEP_BOTH:
+        return _is_there_numbered(parent, item, outcome)
     try:
         there = os.stat(item.parts[-1], dir_fd=parent, follow_symlinks=False)
     except FileNotFoundError:
         return False
     if overwrite != NEVER and stat.S_ISDIR(there.st_mode):
         raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
-    is_equal = overwrite != ALL and _is_equal(parent, item, there)
-    is_kept = is_equal or overwrite == NEVER
-    outcome.skipped += is_kept
-    outcome.equal += is_equal
-    return is_kept
+    if overwrite != ALL and _is_equal(parent, item, item.parts[-1], there):
+        outcome.skipped += 1
+        outcome.equal += 1
+        return True
+    if overwrite == NEVER:
+        outcome.keep(item, there)
+    return overwrite == NEVER
 
 
-def _is_equal(parent: int, item: Item, there: os.stat_result) -> bool:
+def _is_there_numbered(parent: int, item: Item, outcome: Outcome) -> bool:
+    """Return whether an equal entry has a form of the member's name, as after a lost answer, and count it."""
+    for name in names_for(item.parts[-1], is_directory=False):
+        try:
+            there = os.stat(name, dir_fd=parent, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        if _is_equal(parent, item, name, there):
+            outcome.skipped += 1
+            outcome.equal += 1
+            return True
+    return False
+
+
+def _is_equal(parent: int, item: Item, name: bytes, there: os.stat_result) -> bool:
     if item.kind == "link":
-        return stat.S_ISLNK(there.st_mode) and _target(parent, item) == item.target
+        return stat.S_ISLNK(there.st_mode) and os.readlink(name, dir_fd=parent) == item.target
     return stat.S_ISREG(there.st_mode) and (there.st_size, int(there.st_mtime)) == (item.size, int(item.mtime))
-
-
-def _target(parent: int, item: Item) -> bytes:
-    return os.readlink(item.parts[-1], dir_fd=parent)
 
 
 def _make_link(incoming: int, item: Item) -> bytes:

@@ -19,7 +19,7 @@ from backendai.files import uploads
 from backendai.files.quota import Room
 from backendai.files.receiving import chunks
 from backendai.files.refusals import Refusal
-from backendai.files.serving import Asked, admit, switch, whole
+from backendai.files.serving import Asked, admit, read_body, taken_name, whole
 from backendai.files.uploads import Upload
 
 _VERSION, _EXTENSIONS = "1.0.0", "creation,expiration,termination"
@@ -59,6 +59,7 @@ def add_routes(router: web.UrlDispatcher) -> None:
     router.add_options(folder, describe)
     router.add_post(folder, create)
     router.add_head(f"{folder}/{{upload}}", show)
+    router.add_post(f"{folder}/{{upload}}", settle)
     router.add_patch(f"{folder}/{{upload}}", go_on)
     router.add_delete(f"{folder}/{{upload}}", remove)
 
@@ -75,9 +76,9 @@ async def create(request: web.Request) -> web.Response:
     length = whole(request.headers.get("Upload-Length"), "Upload-Length", -1, least=0, most=_LARGEST)
     if length < 0:
         raise Refusal(422, "bad-value", "Upload-Length is missing; uploads of an unknown length are not supported.")
-    parts, overwrite = _read_metadata(request.headers.get("Upload-Metadata", ""))
+    parts, taken = _read_metadata(request.headers.get("Upload-Metadata", ""))
     await asked.require_room(length)
-    upload = await asked.run(uploads.create, parts, length, overwrite=overwrite)
+    upload = await asked.run(uploads.create, parts, length, **taken)
     if length == 0:
         await asked.run(uploads.finish, upload, now=asked.now)
     location = f"{request.rel_url.path}/{upload.id}"
@@ -90,12 +91,17 @@ async def show(request: web.Request) -> web.Response:
     # A client that asks has lost its writing connection, even if the server has not noticed it yet.
     async with request.app[TURNS].turn((asked.folder_id, request.match_info["upload"])):
         upload = await asked.run(uploads.find, request.match_info["upload"])
-        if upload.offset == upload.length:
-            # All bytes are saved, but a crash or a refusal prevented the last step. Clients send no further request, as
-            # they take a complete offset for success.
-            await asked.run(uploads.finish, upload, now=asked.now)
-    told = {"Upload-Offset": str(upload.offset), "Upload-Length": str(upload.length)}
-    return web.Response(headers={**_COMMON, **told, **_expires(asked)})
+        await _finish(asked, upload)
+    return _state_of(asked, upload)
+
+
+async def settle(request: web.Request) -> web.Response:
+    """Save what happens with a taken name, which may have refused the last part; moves a complete file to its path."""
+    asked, upload_id, taken = _admit(request), request.match_info["upload"], taken_name(await read_body(request))
+    async with request.app[TURNS].turn((asked.folder_id, upload_id)):
+        upload = await asked.run(uploads.settle, upload_id, **taken)
+        await _finish(asked, upload)
+    return _state_of(asked, upload)
 
 
 async def go_on(request: web.Request) -> web.Response:
@@ -111,8 +117,7 @@ async def go_on(request: web.Request) -> web.Response:
         else:
             with file:
                 upload = await _take_in(asked, request, upload, file)
-        if upload.offset == upload.length:
-            await asked.run(uploads.finish, upload, now=asked.now)
+        await _finish(asked, upload)
     return web.Response(status=204, headers={**_COMMON, "Upload-Offset": str(upload.offset), **_expires(asked)})
 
 
@@ -121,7 +126,22 @@ async def remove(request: web.Request) -> web.Response:
     asked, upload_id = _admit(request), request.match_info["upload"]
     async with request.app[TURNS].turn((asked.folder_id, upload_id)):
         await asked.run(uploads.remove, upload_id)
+    asked.wrote(0)  # the folder is measured again: the removed bytes count no longer
     return web.Response(status=204, headers=_COMMON)
+
+
+async def _finish(asked: Asked, upload: Upload) -> None:
+    """Move the file of a complete upload to its path, if a crash or a refusal prevented that.
+
+    Clients send no further request, as they take a complete offset for success.
+    """
+    if upload.offset == upload.length:
+        await asked.run(uploads.finish, upload, now=asked.now)
+
+
+def _state_of(asked: Asked, upload: Upload) -> web.Response:
+    told = {"Upload-Offset": str(upload.offset), "Upload-Length": str(upload.length)}
+    return web.Response(headers={**_COMMON, **told, **_expires(asked)})
 
 
 async def _take_in(asked: Asked, request: web.Request, upload: Upload, file: io.FileIO) -> Upload:
@@ -166,8 +186,9 @@ def _admit(request: web.Request) -> Asked:
     return admit(request, "edit")
 
 
-def _read_metadata(told: str) -> tuple[Parts, bool]:
-    """Return path and overwrite from ``Upload-Metadata``: names and base64 values, separated by commas."""
+def _read_metadata(told: str) -> tuple[Parts, dict[str, bool]]:
+    """Return the path from ``Upload-Metadata`` (names and base64 values, separated by commas), and what happens if it
+    is taken."""
     values: dict[str, bytes] = {}
     for pair in filter(None, (pair.strip() for pair in told.split(","))):
         name, _, value = pair.partition(" ")
@@ -177,8 +198,8 @@ def _read_metadata(told: str) -> tuple[Parts, bool]:
             raise Refusal(422, "bad-value", "Upload-Metadata is not names with values in base64.") from error
     if "path" not in values:
         raise Refusal(422, "bad-value", "Upload-Metadata has no path.")
-    overwrite = switch(values.get("overwrite", b"").decode(errors="replace"), "overwrite")
-    return beneath.parse(values["path"]), overwrite
+    texts = {name: value.decode(errors="replace") for name, value in values.items()}
+    return beneath.parse(values["path"]), taken_name(texts)
 
 
 def _expires(asked: Asked) -> dict[str, str]:

@@ -12,13 +12,14 @@ import os
 import re
 import stat
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from backendai.core import beneath
 from backendai.core.beneath import Parts
 from backendai.core.storage_layout import INCOMING
 from backendai.files.content import check_target, place
+from backendai.files.naming import names_for
 from backendai.files.refusals import Refusal
 from backendai.files.tree import FolderTree, opened_part, read_json, write_json
 
@@ -29,19 +30,24 @@ _FILE_MODE = 0o644
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """One upload: its target path, its length, and the number of saved bytes."""
+    """One upload: its target path, its length, and the number of saved bytes.
+
+    ``keep_both``: a taken name gets a number; ``placed`` is the path that was chosen then.
+    """
 
     id: str
     parts: Parts
     length: int
     offset: int
     overwrite: bool
+    keep_both: bool = False
+    placed: Parts | None = None
 
 
-def create(tree: FolderTree, parts: Parts, length: int, *, overwrite: bool) -> Upload:
+def create(tree: FolderTree, parts: Parts, length: int, *, overwrite: bool, keep_both: bool = False) -> Upload:
     """Create an upload. Refuses a target that cannot be written."""
-    check_target(tree, parts, overwrite=overwrite)
-    upload = Upload(uuid.uuid4().hex, parts, length, 0, overwrite)
+    check_target(tree, parts, overwrite=overwrite, keep_both=keep_both)
+    upload = Upload(uuid.uuid4().hex, parts, length, 0, overwrite, keep_both)
     with opened_part(tree.base, INCOMING) as incoming:
         os.close(os.open(_data(upload.id), os.O_WRONLY | os.O_CREAT | os.O_EXCL, _FILE_MODE, dir_fd=incoming))
         _write(incoming, upload)
@@ -61,7 +67,7 @@ def find(tree: FolderTree, upload_id: str) -> Upload:
 def _is_in_place(tree: FolderTree, upload: Upload) -> bool:
     """Return whether the upload is complete and a file of its length is at its path."""
     try:
-        with beneath.parent_of(tree.data, upload.parts) as (parent, name):
+        with beneath.parent_of(tree.data, upload.placed or upload.parts) as (parent, name):
             found = os.stat(name, dir_fd=parent, follow_symlinks=False)
     except OSError:
         return False
@@ -94,10 +100,19 @@ def write(root: int, file: io.FileIO, data: bytes) -> None:
 def sync(tree: FolderTree, upload: Upload, file: io.FileIO, offset: int) -> Upload:
     """Sync written bytes to disk, then save the new offset."""
     os.fsync(file.fileno())
-    synced = Upload(upload.id, upload.parts, upload.length, offset, upload.overwrite)
+    synced = replace(upload, offset=offset)
     with opened_part(tree.base, INCOMING) as incoming:
         _write(incoming, synced)
     return synced
+
+
+def settle(tree: FolderTree, upload_id: str, *, overwrite: bool, keep_both: bool) -> Upload:
+    """Save what happens if the upload's name is taken, which a client asks its user after a refusal."""
+    tree.require_writable()
+    upload = replace(find(tree, upload_id), overwrite=overwrite, keep_both=keep_both)
+    with opened_part(tree.base, INCOMING) as incoming:
+        _write(incoming, upload)
+    return upload
 
 
 def finish(tree: FolderTree, upload: Upload, *, now: float) -> None:
@@ -108,7 +123,25 @@ def finish(tree: FolderTree, upload: Upload, *, now: float) -> None:
     with opened_part(tree.base, INCOMING) as incoming:
         if not beneath.exists(incoming, _data(upload.id)):
             return
-    place(tree, _data(upload.id), upload.parts, overwrite=upload.overwrite, now=now)
+    if upload.keep_both:
+        _place_beside(tree, upload)
+    else:
+        place(tree, _data(upload.id), upload.parts, overwrite=upload.overwrite, now=now)
+
+
+def _place_beside(tree: FolderTree, upload: Upload) -> None:
+    """Move a complete upload to the first free form of its name."""
+    tree.require_writable()
+    with opened_part(tree.base, INCOMING) as incoming, beneath.parent_of(tree.data, upload.parts) as (parent, name):
+        for free in names_for(name, is_directory=False):
+            if beneath.exists(parent, free):
+                continue
+            # Saved before the rename: a client that asks again after a crash finds the file at this path.
+            _write(incoming, replace(upload, placed=(*upload.parts[:-1], free)))
+            with contextlib.suppress(FileExistsError):
+                beneath.rename(incoming, _data(upload.id), parent, free, replace=False)
+                os.fsync(parent)
+                return
 
 
 def remove(tree: FolderTree, upload_id: str) -> None:
@@ -133,8 +166,16 @@ def _read(incoming: int, upload_id: str) -> Upload:
     try:
         if content is None:
             raise ValueError
-        parts = beneath.parse(base64.b64decode(str(content["path"]), validate=True))
-        return Upload(upload_id, parts, int(content["length"]), int(content["offset"]), bool(content["overwrite"]))
+        placed = content.get("placed")
+        return Upload(
+            upload_id,
+            _parts_of(content["path"]),
+            int(content["length"]),
+            int(content["offset"]),
+            bool(content["overwrite"]),
+            bool(content.get("keep_both")),  # an older server did not write it
+            _parts_of(placed) if placed else None,
+        )
     except (KeyError, ValueError, TypeError) as error:
         raise _unknown() from error
 
@@ -144,9 +185,19 @@ def _unknown() -> Refusal:
 
 
 def _write(incoming: int, upload: Upload) -> None:
-    path = base64.b64encode(b"/".join(upload.parts)).decode()
-    told = {"path": path, "length": upload.length, "offset": upload.offset, "overwrite": upload.overwrite}
+    told = {"path": _text_of(upload.parts), "length": upload.length, "offset": upload.offset}
+    told |= {"overwrite": upload.overwrite, "keep_both": upload.keep_both}
+    if upload.placed:
+        told["placed"] = _text_of(upload.placed)
     write_json(incoming, _state(upload.id), told)
+
+
+def _parts_of(text: object) -> Parts:
+    return beneath.parse(base64.b64decode(str(text), validate=True))
+
+
+def _text_of(parts: Parts) -> str:
+    return base64.b64encode(b"/".join(parts)).decode()
 
 
 def _data(upload_id: str) -> bytes:

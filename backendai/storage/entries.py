@@ -47,13 +47,15 @@ class FolderFiles:
         """Make a directory and return it."""
         return self._ask("POST", "/directories", body={"path": path})
 
-    def move(self, source: str, target: str, *, overwrite: bool = False) -> Answer:
-        """Move a file or directory to another path."""
-        return self._ask("POST", "/moves", body={"source": source, "target": target, "overwrite": overwrite})
+    def move(self, source: str, target: str, *, overwrite: bool = False, keep_both: bool = False) -> Answer:
+        """Move a file or directory to another path; returns the path, which with ``keep_both`` may have a number."""
+        body = {"source": source, "target": target, "overwrite": overwrite, "keep_both": keep_both}
+        return self._ask("POST", "/moves", body=body)
 
-    def copy(self, source: str, target: str, *, overwrite: bool = False) -> Answer:
-        """Copy a file or directory. The answer to a long copy contains its ``operation``."""
-        return self._ask("POST", "/copies", body={"source": source, "target": target, "overwrite": overwrite})
+    def copy(self, source: str, target: str, *, overwrite: bool = False, keep_both: bool = False) -> Answer:
+        """Copy a file or directory; see ``move``. The answer to a long copy contains its ``operation``."""
+        body = {"source": source, "target": target, "overwrite": overwrite, "keep_both": keep_both}
+        return self._ask("POST", "/copies", body=body)
 
     def delete(self, paths: Sequence[str]) -> Answer:
         """Put files and directories into the trash of the folder; the answer is an ``operation`` if it takes long."""
@@ -72,9 +74,10 @@ class FolderFiles:
         """Return one page of the folder's own trash."""
         return self._ask("GET", "/trash", query={"after": after})
 
-    def restore(self, item: str, *, overwrite: bool = False) -> Answer:
-        """Restore an item of the trash to its earlier path."""
-        return self._ask("POST", f"/trash/{quote(item, safe='')}/restore", body={"overwrite": overwrite})
+    def restore(self, item: str, *, overwrite: bool = False, keep_both: bool = False) -> Answer:
+        """Restore an item of the trash to its earlier path; see ``move``."""
+        body = {"overwrite": overwrite, "keep_both": keep_both}
+        return self._ask("POST", f"/trash/{quote(item, safe='')}/restore", body=body)
 
     def forget(self, item: str) -> None:
         """Delete an item of the trash for good."""

@@ -10,7 +10,6 @@
   const chosen = () => boxes().filter((box) => box.checked).map((box) => box.value);
   const query = (params) => new URLSearchParams(params).toString();
   const lookEvery = 5000;
-  const mostNumbered = 100;
   const raw = "//raw:"; // begins paths that are not UTF-8
 
   const showChosen = () => {
@@ -86,22 +85,16 @@
     button.classList.remove("is-busy");
   });
 
-  // A path with a number before the ending of its name: "data/a (2).txt". Uploads use it too.
-  const longestName = 255; // bytes
-  const bytesOf = (text) => new TextEncoder().encode(text).length;
-  const numbered = (path, number) => path.replace(/([^/]+?)(\.[^./]*)?$/, (_, stem, ending = "") => {
-    const letters = Array.from(stem);
-    while (letters.length > 1 && bytesOf(`${letters.join("")} (${number})${ending}`) > longestName) letters.pop();
-    return `${letters.join("")} (${number})${ending}`;
-  });
-  window.folderNames = { numbered };
-
-  // What becomes of a copy whose name is taken: "replace", "both", or "keep" for what is there, as with Escape.
+  // What becomes of entries whose names are taken: "replace", "both", or "keep" for what is there, as with Escape. A file
+  // never replaces a directory. Uploads ask here too.
   const replace = document.getElementById("replace");
-  const answerAbout = (path, canKeepBoth) => new Promise((resolve) => {
+  const showQuestion = ({ path = "", number = 1, canReplace = true }) => new Promise((resolve) => {
     const text = replace.querySelector("[data-text]");
-    text.textContent = text.dataset.one.replace("%what", path);
-    replace.querySelector("[data-answer=both]").hidden = !canKeepBoth;
+    const one = canReplace ? text.dataset.one : text.dataset.directory;
+    text.textContent = path ? one.replace("%what", path) : text.dataset.many.replace("%n", number);
+    const title = replace.querySelector("h2");
+    title.textContent = canReplace ? title.dataset.replace : title.dataset.taken;
+    replace.querySelector("[data-answer=replace]").hidden = !canReplace;
     replace.returnValue = "";
     const pick = ({ target }) => {
       const answer = target.closest("[data-answer]");
@@ -111,18 +104,20 @@
     replace.addEventListener("close", () => (replace.removeEventListener("click", pick), resolve(replace.returnValue || "keep")), { once: true });
     replace.showModal();
   });
-  const copyOne = async (source, to, options, answer = "", number = 1) => {
+  let asking = Promise.resolve();
+  const askAboutTaken = (question) => (asking = asking.then(() => showQuestion(question))); // one after the other
+  window.folderNames = { askAboutTaken };
+
+  const copyOne = async (source, to, options, answer = "") => {
     options.signal.throwIfAborted();
-    const name = source.split("/").pop();
-    const target = number > 1 ? { target: numbered(to ? `${to}/${name}` : name, number) } : { into: to };
-    const body = JSON.stringify({ source, ...target, overwrite: answer === "replace" });
+    const body = JSON.stringify({ source, into: to, overwrite: answer === "replace", keep_both: answer === "both" });
     const told = await ask("POST", "/copies", { headers: { "Content-Type": "application/json" }, body });
     if (told.ok) return follow(told, options);
     const fault = await told.json().catch(() => ({}));
-    if (fault.code !== "exists" || answer === "replace" || number >= mostNumbered) throw new Error(fault.message ?? String(told.status));
+    if (fault.code !== "exists" || answer) throw new Error(fault.message ?? String(told.status));
     options.signal.throwIfAborted();
-    const next = answer || (await answerAbout(name, !source.startsWith(raw)));
-    if (next !== "keep") return copyOne(source, to, options, next, next === "both" ? number + 1 : 1);
+    const next = await askAboutTaken({ path: source.split("/").pop() });
+    if (next !== "keep") return copyOne(source, to, options, next);
   };
 
   // A copy may take long: the dialog says how far it is, and closing it stops the copy. A move is as quick as a rename.

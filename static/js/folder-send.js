@@ -1,6 +1,6 @@
 // Sends files into a folder: large ones by tus, so that they go on where they stopped, small ones many at once as a tar.
 (() => {
-  const { ask, send, faultOf } = window.folderFiles;
+  const { ask, send } = window.folderFiles;
   const patience = [1, 2, 4, 8, 15, 30, 30, 30]; // seconds before another try; begins anew whenever bytes arrive
   const tus = { "Tus-Resumable": "1.0.0" };
   const faultIn = (xhr) => {
@@ -30,28 +30,42 @@
     }
   };
 
+  // "replace" or "both", as the file server calls them; before the answer to a question neither.
+  const settings = (answer) => ({ overwrite: answer === "replace", keep_both: answer === "both" });
+  // How much of an upload is there; null if it is gone. A complete one whose name is taken is refused until that is settled.
   const offsetOf = async (address, signal) => {
-    const answer = await ask("HEAD", address, { headers: tus, signal });
-    return answer.ok ? Number(answer.headers.get("Upload-Offset")) : null;
+    const told = await ask("HEAD", address, { headers: tus, signal });
+    if (told.status === 409) throw refusal({ code: "exists" });
+    return told.ok ? Number(told.headers.get("Upload-Offset")) : null;
   };
-  const create = async (path, file, overwrite, signal) => {
-    const words = [`path ${base64(path)}`, ...(overwrite ? [`overwrite ${base64("1")}`] : [])];
+  const settle = async (address, answer, signal) => {
+    const headers = { ...tus, "Content-Type": "application/json" };
+    const told = await ask("POST", address, { headers, body: JSON.stringify(settings(answer)), signal });
+    if (told.status === 404) return null;
+    if (!told.ok) throw refusal(await told.json().catch(() => ({ message: String(told.status) })));
+    return Number(told.headers.get("Upload-Offset"));
+  };
+  const create = async (path, file, answer, signal) => {
+    const chosen = Object.entries(settings(answer)).filter(([, isOn]) => isOn);
+    const words = [`path ${base64(path)}`, ...chosen.map(([name]) => `${name} ${base64("1")}`)];
     const headers = { ...tus, "Upload-Length": String(file.size), "Upload-Metadata": words.join(",") };
-    const answer = await ask("POST", "/uploads", { headers, signal });
-    if (answer.status !== 201) throw refusal(await answer.json().catch(() => ({ message: String(answer.status) })));
-    return new URL(answer.headers.get("Location"), "http://x").pathname;
+    const told = await ask("POST", "/uploads", { headers, signal });
+    if (told.status !== 201) throw refusal(await told.json().catch(() => ({ message: String(told.status) })));
+    return new URL(told.headers.get("Location"), "http://x").pathname;
   };
+  const isTaken = ({ code }) => code === "exists" || code === "is-directory";
   const isPassing = (status) => status === 0 || status === 408 || status === 423 || status === 429 || status >= 502 && status !== 507;
 
-  // One large file. ``progress(bytes)``; ``resumed()`` when it goes on where an earlier visit stopped.
-  const sendLarge = async (folder, path, file, { overwrite, signal, progress, resumed, inDirectory }) => {
+  // One large file. ``answer``: what becomes of a taken name; ``progress(bytes)``; ``resumed()`` when it goes on where an
+  // earlier visit stopped. A name that was taken meanwhile is refused, and the bytes stay for the next call.
+  const sendLarge = async (folder, path, file, { answer, signal, progress, resumed, inDirectory }) => {
     const key = keyOf(folder, path, file);
     let address = remembered(key);
-    let offset = address && (await offsetOf(address, signal));
+    let offset = address && (await (answer ? settle(address, answer, signal) : offsetOf(address, signal)));
     if (offset === null || !address) {
       // Only an archive brings its directories along.
-      if (inDirectory) await sendSmall([{ path: path.slice(0, path.lastIndexOf("/") + 1) }], { overwrite: false, signal });
-      address = await create(path, file, overwrite, signal);
+      if (inDirectory) await sendSmall([{ path: path.slice(0, path.lastIndexOf("/") + 1) }], { signal });
+      address = await create(path, file, answer, signal);
       offset = 0;
       remember(key, address);
     } else resumed();
@@ -65,8 +79,7 @@
           if (offset >= file.size) break;
           continue;
         }
-        if (xhr.status !== 409 && !isPassing(xhr.status)) throw refusal(faultIn(xhr));
-        if (xhr.status === 409 && faultIn(xhr).code === "exists") throw refusal(faultIn(xhr));
+        if (xhr.status === 409 ? isTaken(faultIn(xhr)) : !isPassing(xhr.status)) throw refusal(faultIn(xhr));
       } catch (fault) {
         if (fault.name === "AbortError") {
           remember(key, null);
@@ -74,13 +87,16 @@
           throw fault;
         }
         if (!(fault instanceof TypeError)) {
-          remember(key, null);
+          if (!isTaken(fault)) remember(key, null);
           throw fault;
         }
       }
       if (tries >= patience.length) throw new TypeError("network");
       await wait(patience[tries++], signal);
-      const there = await offsetOf(address, signal).catch(() => from);
+      const there = await offsetOf(address, signal).catch((fault) => {
+        if (isTaken(fault)) throw fault;
+        return from;
+      });
       if (there === null) {
         remember(key, null);
         throw refusal({ code: "expired" });
@@ -92,11 +108,19 @@
     progress(file.size);
   };
 
-  // Many small ones: resolves with how many are there already and were kept, how many of those are equal, and with those
-  // refused, as {path, code}.
-  const sendSmall = async (entries, { overwrite, signal, progress }) => {
+  // Lets go of an upload whose name is taken and stays so.
+  const forgetLarge = (folder, path, file) => {
+    const address = remembered(keyOf(folder, path, file));
+    remember(keyOf(folder, path, file), null);
+    if (address) ask("DELETE", address, { headers: tus }).catch(() => {});
+  };
+
+  // Many small ones: resolves with the entries that are there and were kept, as {path, kind}, and with those refused, as
+  // {path, code}. Equal files are neither: they are there, perhaps from a try whose answer was lost.
+  const modes = { replace: "skip-equal", both: "keep-both" };
+  const sendSmall = async (entries, { answer, signal, progress }) => {
     const body = window.tarOf(entries);
-    const address = `/archive?overwrite=${overwrite ? "skip-equal" : "never"}`;
+    const address = `/archive?overwrite=${modes[answer] ?? "never"}`;
     for (let tries = 0; ; ) {
       try {
         const xhr = await send("PUT", address, { headers: { "Content-Type": "application/x-tar" }, body, signal, progress });
@@ -110,5 +134,5 @@
     }
   };
 
-  window.folderSend = { sendLarge, sendSmall, faultOf };
+  window.folderSend = { sendLarge, sendSmall, forgetLarge };
 })();

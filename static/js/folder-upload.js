@@ -2,13 +2,12 @@
 (() => {
   const explorer = document.getElementById("explorer");
   const panel = document.getElementById("upload");
-  const { sendLarge, sendSmall } = window.folderSend;
-  const { numbered } = window.folderNames;
+  const { sendLarge, sendSmall, forgetLarge } = window.folderSend;
+  const { askAboutTaken } = window.folderNames;
   const large = 8 * 2 ** 20;
   const mostFiles = 500;
   const mostBytes = 32 * 2 ** 20;
   const atOnce = 3;
-  const mostNumbered = 100;
   const list = panel.querySelector(".upload-list");
   const words = panel.dataset;
   const place = explorer.dataset.path;
@@ -43,7 +42,7 @@
     button.addEventListener("click", () => (job.state === "failed" ? start(job) : cancel(job)));
     line.append(name, bar, state, button);
     list.append(line);
-    Object.assign(job, { line, bar, sent: 0, state: "waiting", overwrite: false, number: 1 });
+    Object.assign(job, { line, bar, sent: 0, state: "waiting", answer: "", refused: [] });
     jobs.push(job);
     note(job, words.waiting);
   };
@@ -54,34 +53,10 @@
     note(job, words.cancelled);
   };
   const start = (job) => {
-    job.state = "waiting";
+    Object.assign(job, { answer: "", refused: [], state: "waiting" });
     note(job, words.waiting);
     next();
   };
-
-  const replace = document.getElementById("replace");
-  let asking = Promise.resolve();
-  // Asked about one job after the other: "replace", "both", or "keep" for what is there, as with Escape.
-  const answerAbout = (number, path, canKeepBoth) => {
-    const ask = () => new Promise((resolve) => {
-      const text = replace.querySelector("[data-text]");
-      text.textContent = path ? text.dataset.one.replace("%what", path) : text.dataset.many.replace("%n", number);
-      replace.querySelector("[data-answer=both]").hidden = !canKeepBoth;
-      let answer = "keep";
-      const pick = ({ target }) => {
-        const button = target.closest("[data-answer]");
-        if (!button) return;
-        answer = button.dataset.answer;
-        replace.close();
-      };
-      replace.addEventListener("click", pick);
-      replace.addEventListener("close", () => (replace.removeEventListener("click", pick), resolve(answer)), { once: true });
-      replace.showModal();
-    });
-    return (asking = asking.then(ask, ask));
-  };
-  // Where the job's path goes: with a number once both files are kept.
-  const goal = (job, path) => (job.answer === "both" && job.number > 1 ? numbered(below(path), job.number) : below(path));
 
   const work = async (job) => {
     const progress = (sent) => {
@@ -89,44 +64,57 @@
       job.bar.value = job.bytes ? sent / job.bytes : 0;
       show();
     };
-    const options = { overwrite: job.overwrite, signal: job.controller.signal, progress };
+    const options = { answer: job.answer, signal: job.controller.signal, progress };
     if (job.file) {
-      await sendLarge(explorer.dataset.folder, goal(job, job.path), job.file, { ...options, inDirectory: job.path.includes("/"), resumed: () => note(job, words.resumed) });
-      return;
+      return sendLarge(explorer.dataset.folder, below(job.path), job.file, { ...options, inDirectory: job.path.includes("/"), resumed: () => note(job, words.resumed) });
     }
-    const entries = job.entries.map(({ path, file }) => ({ path: goal(job, path), file }));
-    const { skipped, equal, refused } = await sendSmall(entries, options);
-    if (refused.length) {
-      const what = refused.slice(0, 5).map(({ path, code }) => `${path} (${code})`).join(", ");
-      throw new Error(words.refused.replace("%n", refused.length).replace("%what", what));
+    const { kept, refused } = await sendSmall(job.entries.map(({ path, file }) => ({ path: below(path), file })), options);
+    job.refused.push(...refused);
+    if (kept.length) throw Object.assign(new Error(), { code: "exists", kept });
+  };
+  const askAbout = (job, { code, kept }) => {
+    const isOne = job.file || kept.length === 1;
+    const canReplace = kept ? kept.some(({ kind }) => kind !== "directory") : code !== "is-directory";
+    return askAboutTaken({ path: isOne ? (job.file ? job.title : kept[0].path) : "", number: kept?.length, canReplace });
+  };
+  // Only what was kept is sent again. A name that the browser spells otherwise than the answer counts as kept.
+  const keepOf = (job, kept) => {
+    const paths = new Set(kept.map(({ path }) => path));
+    const found = job.entries.filter(({ path }) => paths.has(below(path)));
+    return found.length === kept.length ? found : job.entries;
+  };
+  const end = (job, text) => {
+    if (job.refused.length) {
+      const what = job.refused.slice(0, 5).map(({ path, code }) => `${path} (${code})`).join(", ");
+      throw new Error(words.refused.replace("%n", job.refused.length).replace("%what", what));
     }
-    // Equal files need no answer: they are there, perhaps from a try whose answer was lost.
-    const number = skipped - (equal ?? 0);
-    if (number && !job.overwrite) throw Object.assign(new Error(), { code: "exists", number, tellsEqual: equal !== undefined });
+    job.state = "done";
+    note(job, text, text === words.done ? "good" : "");
+  };
+  const send = async (job) => {
+    try {
+      await work(job);
+      end(job, words.done);
+    } catch (fault) {
+      if (!["exists", "is-directory"].includes(fault.code) || job.answer) throw fault;
+      const answer = await askAbout(job, fault);
+      if (answer === "keep") {
+        if (job.file) forgetLarge(explorer.dataset.folder, below(job.path), job.file);
+        return end(job, words.kept.replace("%n", fault.kept?.length ?? 1));
+      }
+      job.answer = answer;
+      if (fault.kept) job.entries = keepOf(job, fault.kept);
+      return send(job);
+    }
   };
   const run = async (job) => {
     job.state = "running";
     job.controller = new AbortController();
     note(job, "");
     try {
-      await work(job);
-      job.state = "done";
-      note(job, words.done, "good");
+      await send(job);
     } catch (fault) {
-      if (fault.code === "exists" && !job.overwrite) {
-        const isOne = job.file || job.entries.length === 1;
-        job.answer ||= await answerAbout(fault.number ?? 1, isOne ? job.title : "", isOne || fault.tellsEqual);
-        if (job.answer === "replace" || (job.answer === "both" && isOne && job.number < mostNumbered)) {
-          job.overwrite = job.answer === "replace";
-          job.number += 1;
-          return run(job);
-        }
-        const isSplit = job.answer === "both" && !isOne;
-        job.state = "done";
-        note(job, isSplit ? words.done : words.kept.replace("%n", fault.number ?? 1));
-        // Nobody knows which of many are taken: each is sent again alone, and those that have come are skipped as equal.
-        if (isSplit) job.entries.forEach((entry) => add({ title: entry.path, entries: [entry], bytes: entry.file?.size ?? 0, answer: "both" }));
-      } else if (fault.name === "AbortError") {
+      if (fault.name === "AbortError") {
         job.state = "cancelled";
         note(job, words.cancelled);
       } else {

@@ -1,6 +1,6 @@
 // Sends files into the home folder of a session: one request for each, which writes it whole or not at all.
 (() => {
-  const { bytesAt, csrf, faultOf } = window.folderFiles;
+  const { bytesAt, csrf } = window.folderFiles;
   const patience = [1, 2, 4, 8, 15, 30, 30]; // seconds before another try
   const isPassing = (status) => status === 0 || status === 408 || status === 429 || (status >= 502 && status !== 507);
   const wait = (seconds, signal) => new Promise((resolve, reject) => {
@@ -29,11 +29,27 @@
     return Object.assign(new Error(said.detail ?? String(xhr.status)), { code: said.code ?? "" });
   };
 
-  const sendLarge = async (home, path, file, { overwrite, signal, progress }) => {
-    for (let tries = 0; ; ) {
+  // A path with a number before the ending of its name: "data/a (2).txt".
+  const longestName = 255; // bytes
+  const mostNumbered = 100;
+  const bytesOf = (text) => new TextEncoder().encode(text).length;
+  const numbered = (path, number) => path.replace(/([^/]+?)(\.[^./]*)?$/, (_, stem, ending = "") => {
+    const letters = Array.from(stem);
+    while (letters.length > 1 && bytesOf(`${letters.join("")} (${number})${ending}`) > longestName) letters.pop();
+    return `${letters.join("")} (${number})${ending}`;
+  });
+
+  // ``answer``: what becomes of a taken name: "replace", "both" for the first free number, or nothing yet.
+  const sendLarge = async (home, path, file, { answer, signal, progress }) => {
+    for (let tries = 0, number = 1; ; ) {
       try {
-        const xhr = await once(path, file, overwrite, signal, progress);
+        const goal = number > 1 ? numbered(path, number) : path;
+        const xhr = await once(goal, file, answer === "replace", signal, progress);
         if (xhr.status < 300) return progress?.(file.size);
+        if (xhr.status === 409 && answer === "both" && number < mostNumbered && refusal(xhr).code === "exists") {
+          number += 1;
+          continue;
+        }
         if (!isPassing(xhr.status)) throw refusal(xhr);
       } catch (fault) {
         if (!(fault instanceof TypeError)) throw fault;
@@ -43,24 +59,25 @@
     }
   };
 
-  // Many small ones: resolves with how many are there already and were kept, and with those refused, as {path, code}.
-  const sendSmall = async (entries, { overwrite, signal, progress }) => {
+  // Many small ones: resolves with the entries that are there and were kept, as {path, kind}, and with those refused, as
+  // {path, code}.
+  const sendSmall = async (entries, { answer, signal, progress }) => {
     const refused = [];
-    let skipped = 0;
+    const kept = [];
     let sent = 0;
     for (const { path, file } of entries) {
       if (!file) continue; // an empty directory comes with its first file
       try {
-        await sendLarge("", path, file, { overwrite, signal, progress: (bytes) => progress?.(sent + bytes) });
+        await sendLarge("", path, file, { answer, signal, progress: (bytes) => progress?.(sent + bytes) });
       } catch (fault) {
         if (fault.name === "AbortError" || fault instanceof TypeError) throw fault;
-        if (fault.code === "exists") skipped += 1;
+        if (fault.code === "exists") kept.push({ path, kind: "file" });
         else refused.push({ path, code: fault.code || fault.message });
       }
       sent += file.size;
     }
-    return { skipped, refused };
+    return { kept, refused };
   };
 
-  window.folderSend = { sendLarge, sendSmall, faultOf };
+  window.folderSend = { sendLarge, sendSmall, forgetLarge: () => {} };
 })();

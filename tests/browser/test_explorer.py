@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from backendai.core.storage_layout import MARKER
 from tests.browser.conftest import Campus, Visit
@@ -139,6 +139,8 @@ def test_uploads_whose_names_are_taken_are_kept_beside_the_others(walk: Visit, t
     names = ("large.bin", "one.txt", "two.txt", "new.txt")
     visitor.go("/folders/new/")
     new_folder(page, "beside")
+    sent: list[str] = []
+    page.on("request", lambda one: sent.append(one.url.rsplit("=")[-1]) if one.method == "PUT" else None)
     for again, chosen in enumerate((names[:3], names)):
         for name in names:
             (tmp_path / name).write_bytes(os.urandom(9 * 2**20 if name == "large.bin" else 10 + again))
@@ -150,11 +152,51 @@ def test_uploads_whose_names_are_taken_are_kept_beside_the_others(walk: Visit, t
                 dialog.get_by_role("button", name="Keep both").click()
         expect(page.locator("#upload [data-hide]")).to_be_visible()
         page.get_by_role("button", name="Hide").click()
-    visitor.complaints[:] = [each for each in visitor.complaints if not re.match("409 for", each)]
+    assert sent == ["never", "never", "keep-both"]  # the server chooses the names of all files in one request
     shown = page.locator("table.entries tbody .entry-name")
-    expect(shown).to_have_text(
-        ["large (2).bin", "large.bin", "new.txt", "one (2).txt", "one.txt", "two (2).txt", "two.txt"]
-    )
+    both = ["large (2).bin", "large.bin", "new.txt", "one (2).txt", "one.txt", "two (2).txt", "two.txt"]
+    expect(shown).to_have_text(both)
+
+    page.get_by_role("button", name="New directory").click()
+    page.get_by_role("dialog", name="New directory").get_by_label("Name").fill("data.v2")
+    page.get_by_role("button", name="Create directory").click()
+    (tmp_path / "data.v2").write_bytes(os.urandom(9 * 2**20))
+    page.locator("#pick-files").set_input_files([str(tmp_path / "data.v2")])
+    dialog = page.get_by_role("dialog", name="This name is taken")  # asked before any byte is sent
+    expect(dialog).to_contain_text("data.v2 is a directory here. A file cannot replace it.")
+    expect(dialog.get_by_role("button", name="Replace files")).to_have_count(0)
+    dialog.get_by_role("button", name="Keep both").click()
+    expect(page.locator(".upload-state")).to_have_text("Uploaded")
+    page.get_by_label("Select data.v2", exact=True).check()
+    page.get_by_role("button", name="Copy…").click()
+    page.get_by_role("button", name="Copy entries").click()
+    page.get_by_role("dialog", name="Replace files?").get_by_role("button", name="Keep both").click()
+    expect(shown).to_have_text(["data.v2", "data.v2 (2)", "data (2).v2", *both])
+    visitor.complaints[:] = [each for each in visitor.complaints if not re.match("409 for", each)]
+
+
+def test_a_name_that_is_taken_during_a_large_upload_costs_no_second_upload(walk: Visit, tmp_path: Path) -> None:
+    visitor = walk(ALICE)
+    page = visitor.page
+    (tmp_path / "model.bin").write_bytes(os.urandom(9 * 2**20))
+    visitor.go("/folders/new/")
+    new_folder(page, "meanwhile")
+    sent: list[str] = []
+    page.on("request", lambda one: sent.append(one.method) if "/uploads" in one.url else None)
+
+    def take(route: Route) -> None:
+        page.evaluate("folderFiles.ask('PUT', '/content?path=model.bin', { body: 'faster' }).then(() => 0)")
+        route.continue_()
+
+    page.route("**/uploads/*", take, times=1)
+    page.locator("#pick-files").set_input_files([str(tmp_path / "model.bin")])
+    page.get_by_role("dialog", name="Replace files?").get_by_role("button", name="Keep both").click()
+    expect(page.locator(".upload-state")).to_have_text("Uploaded")
+    assert sent.count("PATCH") == 1
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Download model (2).bin").click()
+    assert Path(download.value.path()).read_bytes() == (tmp_path / "model.bin").read_bytes()
+    visitor.complaints[:] = [each for each in visitor.complaints if not re.match("409 for", each)]
 
 
 def copy(page: Page, name: str, target: str) -> None:

@@ -229,15 +229,15 @@ def tar_of(files: dict[str, str]) -> bytes:
     return packed.getvalue()
 
 
-CLONING, CHANGES = "backendai.files.cloning", "backendai.files.changes"
+CLONING, COPYING = "backendai.files.cloning", "backendai.files.copying"
 CLONE_POINTS = [
     Point(CLONING, "order"),
     Point(CLONING, "make_skeleton"),  # a directory is there, and says nothing
     Point(CLONING, "write_meta"),
     Point(CLONING, "order", "after"),
     Point(CLONING, "fill"),
-    Point(CHANGES, "_copy_bytes", nth=2),  # an empty file
-    Point(CHANGES, "_copy_bytes", "after", nth=2),  # a whole file without its time
+    Point(COPYING, "_copy_bytes", nth=2),  # an empty file
+    Point(COPYING, "_copy_bytes", "after", nth=2),  # a whole file without its time
     Point(CLONING, "beneath.sync_all"),
     Point(CLONING, "publish"),
     Point(CLONING, "publish", "after"),

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from backendai.files import changes, operations
+from backendai.files import copying, operations
 from tests.files.conftest import Portal
 
 pytestmark = pytest.mark.asyncio
@@ -22,13 +22,13 @@ _SIZE = 5000
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     """Copies stop before the bytes of a file until it is set; nobody waits long for an answer."""
-    opened, copy = threading.Event(), changes._copy_bytes
+    opened, copy = threading.Event(), copying._copy_bytes
 
     def wait_and_copy(*args: Any) -> None:
         opened.wait(60)
         copy(*args)
 
-    monkeypatch.setattr(changes, "_copy_bytes", wait_and_copy)
+    monkeypatch.setattr(copying, "_copy_bytes", wait_and_copy)
     monkeypatch.setattr(operations, "ANSWERED_WITHIN", 0.05)
     yield opened
     opened.set()

@@ -141,8 +141,9 @@ class FakeFileServer:
             return (200, {"items": [], "next": None}) if method == "GET" else (200, {})
         if rest[0] == "moves" or rest[-1] == "restore":
             name = body["target"] if rest[0] == "moves" else rest[1]
-            if name in self.taken and not body["overwrite"]:
+            if name in self.taken and not (body["overwrite"] or body["keep_both"]):
                 return 409, {"code": "exists", "message": "There is something at this path already."}
+            return 200, {"path": f"{name} (2)" if name in self.taken and body["keep_both"] else name}
         if rest[0] == "directories":
             if body["path"] in files:
                 return 409, {"code": "exists", "message": f"{body['path']} exists."}

@@ -19,7 +19,7 @@ from backendai.compute.mount_models import SessionMount
 from backendai.compute.spec import MountRequest
 from backendai.controller import folders
 from backendai.core.storage_layout import Marker, folder_path, write_marker
-from backendai.files import changes
+from backendai.files import copying
 from backendai.storage.entries import open_folder
 from backendai.storage.file_server import FileServerError
 from backendai.storage.models import Folder, FolderSize, StorageHost
@@ -122,8 +122,8 @@ def test_a_folder_lives_from_its_creation_to_its_end(cast: Cast, host: StorageHo
 def test_a_copy_that_takes_long_keeps_nobody_elses_list_waiting(
     cast: Cast, host: StorageHost, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened, copy = threading.Event(), changes._copy_bytes
-    monkeypatch.setattr(changes, "_copy_bytes", lambda *args: (opened.wait(60), copy(*args))[1])
+    opened, copy = threading.Event(), copying._copy_bytes
+    monkeypatch.setattr(copying, "_copy_bytes", lambda *args: (opened.wait(60), copy(*args))[1])
     mine = create_folder(cast.alice, name="mine", now=NOW)
     other = create_folder(cast.bob, name="other", now=NOW)
     (folder_path(root, mine.pk) / "data/large").write_bytes(b"x" * 5000)

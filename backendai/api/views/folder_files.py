@@ -24,8 +24,8 @@ from backendai.api.folder_file_bodies import (
     EntriesBody,
     EntriesQuery,
     EntryBody,
+    FolderMoveRequest,
     ItemRestoreRequest,
-    MoveRequest,
     OperationBody,
     TrashBody,
     TrashQuery,
@@ -70,11 +70,11 @@ class FolderMoves(GenericAPIView[Any]):
     parser_classes = [StrictJSONParser]
     token_scopes = (Scope.FOLDERS,)
 
-    @extend_schema(request=MoveRequest, responses=EntryBody)
+    @extend_schema(request=FolderMoveRequest, responses=EntryBody)
     def post(self, request: Request, folder_id: UUID) -> Response:
-        """Move a file or directory inside the folder; 409 ``exists``, unless ``overwrite``."""
+        """Move a file or directory inside the folder; 409 ``exists``, unless ``overwrite`` or ``keep_both``."""
         files = _files(request, folder_id, to_edit=True)
-        return Response(files.move(**_body(MoveRequest, request)))
+        return Response(files.move(**_body(FolderMoveRequest, request)))
 
 
 class FolderCopies(GenericAPIView[Any]):
@@ -84,14 +84,14 @@ class FolderCopies(GenericAPIView[Any]):
     parser_classes = [StrictJSONParser]
     token_scopes = (Scope.FOLDERS,)
 
-    @extend_schema(request=MoveRequest, responses={200: EntryBody, 202: OperationBody})
+    @extend_schema(request=FolderMoveRequest, responses={200: EntryBody, 202: OperationBody})
     def post(self, request: Request, folder_id: UUID) -> Response:
-        """Copy a file or directory inside the folder; 409 ``exists``, unless ``overwrite``.
+        """Copy a file or directory inside the folder; 409 ``exists``, unless ``overwrite`` or ``keep_both``.
 
         A copy that takes longer than 2 s continues as an operation.
         """
         files = _files(request, folder_id, to_edit=True)
-        return _done(folder_id, files.copy(**_body(MoveRequest, request)))
+        return _done(folder_id, files.copy(**_body(FolderMoveRequest, request)))
 
 
 class FolderDeletions(GenericAPIView[Any]):
@@ -170,7 +170,7 @@ class FolderTrashRestore(GenericAPIView[Any]):
 
     @extend_schema(request=ItemRestoreRequest, responses=EntryBody)
     def post(self, request: Request, folder_id: UUID, item: str) -> Response:
-        """Move the file back to its path; 409 ``exists``, unless ``overwrite``."""
+        """Move the file back to its path; 409 ``exists``, unless ``overwrite`` or ``keep_both``."""
         files = _files(request, folder_id, to_edit=True)
         return Response(files.restore(item, **_body(ItemRestoreRequest, request)))
 

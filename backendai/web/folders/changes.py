@@ -21,8 +21,8 @@ from backendai.texts.messages import in_words
 from backendai.texts.translation import gettext as _
 from backendai.texts.translation import ngettext
 from backendai.web.folders.access import back_to, explorer_at, find_folder, try_to
-from backendai.web.folders.moving import ask_to_replace, each_moved, give_path, may_replace, tell
-from backendai.web.folders.paths import directory_of, inside, moved_to, name_of, path_in
+from backendai.web.folders.moving import ask_to_replace, each_moved, taken_names, tell
+from backendai.web.folders.paths import answered_path, directory_of, inside, moved_to, name_of, path_in
 from backendai.web.requests import PageRequest
 
 _MOST_AT_ONCE = 1000
@@ -51,12 +51,12 @@ def make_directory(request: PageRequest, folder_id: UUID) -> HttpResponse:
 def rename(request: PageRequest, folder_id: UUID) -> HttpResponse:
     """Rename an entry; asks before replacing another."""
     folder, source = find_folder(request, folder_id), path_in(request.POST.get("source", ""))
-    place, name, overwrite = directory_of(source), name_in(request), may_replace(request)
+    place, name = directory_of(source), name_in(request)
 
     def give(path: str) -> None:
         nonlocal name
-        files, target = _files(request, folder), inside(place, valid_name(name))
-        name = name_of(give_path(request, target, lambda free: files.move(path, free, overwrite=overwrite)))
+        answer = _files(request, folder).move(path, inside(place, valid_name(name)), **taken_names(request))
+        name = name_of(answered_path(answer))
 
     moves = each_moved([source], give)
     if moves.taken:
@@ -72,17 +72,14 @@ def rename(request: PageRequest, folder_id: UUID) -> HttpResponse:
 def move(request: PageRequest, folder_id: UUID) -> HttpResponse:
     """Move entries to another directory of the folder; asks before replacing others."""
     folder, place = find_folder(request, folder_id), path_in(request.POST.get("place", ""))
-    target, overwrite = path_in(request.POST.get("target", "")), may_replace(request)
+    target, taken = path_in(request.POST.get("target", "")), taken_names(request)
     try:
         sources, files = chosen_paths(request), _files(request, folder)
     except UserError as error:
         messages.error(request, in_words(error.message))
         return back_to(folder_id, place)
 
-    def give(path: str) -> None:
-        give_path(request, moved_to(target, path), lambda free: files.move(path, free, overwrite=overwrite))
-
-    moves = each_moved(sources, give)
+    moves = each_moved(sources, lambda path: files.move(path, moved_to(target, path), **taken))
     tell(request, moves, _("Moved to %(target)s.") % {"target": target or folder.name})
     if moves.taken:
         return ask_to_replace(request, folder, moves.taken, back=explorer_at(folder_id, place), field_name="path")
@@ -139,13 +136,11 @@ def _bin_work(request: PageRequest, folder: Folder, item: str) -> Callable[[], s
 
 def _restore(request: PageRequest, folder: Folder, item: str) -> HttpResponse:
     """Restore an item of the folder's trash; asks before replacing an entry."""
-    overwrite, bin = may_replace(request), reverse("web:folder_bin", args=[folder.pk])
-    moves = each_moved([item], lambda one: _files(request, folder).restore(one, overwrite=overwrite))
+    taken, bin = taken_names(request), reverse("web:folder_bin", args=[folder.pk])
+    moves = each_moved([item], lambda one: _files(request, folder).restore(one, **taken))
     if moves.taken:
         names = [request.POST.get("name", "").strip() or item]
-        return ask_to_replace(
-            request, folder, [item], names=names, back=bin, field_name="item", tab="bin", can_keep_both=False
-        )
+        return ask_to_replace(request, folder, [item], names=names, back=bin, field_name="item", tab="bin")
     tell(request, moves, _("Restored."))
     return redirect(bin)
 

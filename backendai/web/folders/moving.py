@@ -14,11 +14,10 @@ from backendai.storage.models import Folder
 from backendai.texts.messages import in_words
 from backendai.texts.translation import gettext as _
 from backendai.web.folders.access import folder_page
-from backendai.web.folders.paths import name_of, numbered
+from backendai.web.folders.paths import name_of
 from backendai.web.requests import PageRequest
 
 _MOST_NAMED = 10
-_LAST_NUMBER = 100
 _EXISTS = "exists"
 _REPLACE, _KEEP_BOTH = "1", "both"
 
@@ -59,23 +58,6 @@ def each_moved(sources: Iterable[str], move: Callable[[str], object]) -> Moves:
     return moves
 
 
-def give_path(request: PageRequest, path: str, give: Callable[[str], object]) -> str:
-    """Call ``give`` with the path, and return it. If it is taken and the user keeps both entries, the path gets the
-    first free number: ``name (2)``. Raises UserError."""
-    last = _LAST_NUMBER if request.POST.get("overwrite") == _KEEP_BOTH else 1
-    number = 1
-    while True:
-        free = numbered(path, number) if number > 1 else path
-        try:
-            give(free)
-        except FileServerError as error:
-            if error.code != _EXISTS or number == last:
-                raise
-            number += 1
-        else:
-            return free
-
-
 def tell(request: PageRequest, moves: Moves, done: str) -> None:
     """Show the results on the next page: ``done``, and each entry that was not moved with its reason."""
     if moves.done and not (moves.taken or moves.failed):
@@ -96,7 +78,6 @@ def ask_to_replace(
     field_name: str,
     names: Sequence[str] = (),
     tab: str = "files",
-    can_keep_both: bool = True,
 ) -> HttpResponse:
     """Return a page that asks whether to replace the existing entries or keep both, and then submits the form again.
 
@@ -110,13 +91,14 @@ def ask_to_replace(
     ]
     fields = [*kept, *((field_name, path) for path in taken)]
     shown = names or [name_of(path) for path in taken]
-    context = {"fields": fields, "names": shown, "back": back, "action": request.path, "can_keep_both": can_keep_both}
+    context = {"fields": fields, "names": shown, "back": back, "action": request.path}
     return folder_page(request, folder, "replace", context, tab=tab)
 
 
-def may_replace(request: PageRequest) -> bool:
-    """Return whether the user has agreed to replace existing entries."""
-    return request.POST.get("overwrite") == _REPLACE
+def taken_names(request: PageRequest) -> dict[str, bool]:
+    """Return what the user has answered about taken names: replace the entries, keep both, or nothing yet."""
+    answer = request.POST.get("overwrite")
+    return {"overwrite": answer == _REPLACE, "keep_both": answer == _KEEP_BOTH}
 
 
 def _names(paths: Sequence[str]) -> str:

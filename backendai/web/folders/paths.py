@@ -9,7 +9,6 @@ from backendai.core.errors import UserError
 from backendai.core.path_texts import RAW, bytes_of, decode_raw, shown_text, text_of
 
 _LONGEST_PATH = 4096
-_LONGEST_NAME = 255  # bytes
 
 
 def path_in(text: str) -> str:
@@ -47,17 +46,11 @@ def moved_to(directory: str, path: str) -> str:
     return text_of(_joined(bytes_of(directory) + b"/" + bytes_of(path).rpartition(b"/")[2]))
 
 
-def numbered(path: str, number: int) -> str:
-    """Return the path with a number before the ending of its name: ``data/a (2).txt``. A name that would be too long
-    for the file system loses the end of its stem."""
-    place, slash, name = bytes_of(path).rpartition(b"/")
-    dot = name.rfind(b".")
-    cut = dot if dot > 0 else len(name)
-    mark, ending = b" (%d)" % number, name[cut:]
-    stem = name[: min(cut, max(1, _LONGEST_NAME - len(mark) - len(ending)))]
-    if len(stem) < cut:
-        stem = stem.decode(errors="ignore").encode()
-    return text_of(place + slash + stem + mark + ending)
+def answered_path(answer: Mapping[str, Any]) -> str:
+    """Return the path in an answer of the file server."""
+    if raw := answer.get("raw_path"):
+        return text_of(decode_raw(str(raw)))
+    return str(answer["path"])
 
 
 def entry_in(directory: str, entry: Mapping[str, Any]) -> str:

@@ -26,7 +26,6 @@ from backendai.web.folders.paths import (
     inside,
     moved_to,
     name_of,
-    numbered,
     path_in,
     places_of,
 )
@@ -163,8 +162,8 @@ def test_changes_go_to_the_file_server_with_the_right_to_edit(
     asked = [(path.rsplit("/", 1)[1], body) for (_, path, _, rights), body in orders if rights == "edit"]
     assert asked == [
         ("directories", {"path": "sub/new"}),
-        ("moves", {"source": "sub/new", "target": "sub/newer", "overwrite": False}),
-        ("moves", {"source": "sub/newer", "target": "other/newer", "overwrite": False}),
+        ("moves", {"source": "sub/new", "target": "sub/newer", "overwrite": False, "keep_both": False}),
+        ("moves", {"source": "sub/newer", "target": "other/newer", "overwrite": False, "keep_both": False}),
         ("deletions", {"paths": ["other/newer", "other/x"]}),
     ]
 
@@ -181,35 +180,22 @@ def test_a_move_asks_before_it_replaces_and_says_which_entries_moved(
     answers = re.findall(r'name="overwrite" value="([^"]*)">([^<]*)<', asked)
     assert answers == [("both", "Keep both"), ("1", "Replace entries")]
     alice.post(page(data, "folder_move"), dict(fields) | {"overwrite": "1"})
-    assert files.bodies[-1] == {"source": "b", "target": "other/b", "overwrite": True}
+    assert files.bodies[-1] == {"source": "b", "target": "other/b", "overwrite": True, "keep_both": False}
 
 
-def test_both_entries_are_kept_under_the_first_free_number(data: Folder, files: FakeFileServer, alice: Client) -> None:
-    files.taken = {"other/b.tar.gz", "other/b.tar (2).gz", "sub/new"}
-    both = {"place": "", "target": "other", "path": ["a", "b.tar.gz"], "overwrite": "both"}
+def test_the_storage_host_chooses_the_number_when_both_entries_are_kept(
+    data: Folder, files: FakeFileServer, alice: Client
+) -> None:
+    files.taken = {"other/b", "sub/new", "1-a"}
+    both = {"place": "", "target": "other", "path": ["a", "b"], "overwrite": "both"}
     assert "Moved to other." in text(alice.post(page(data, "folder_move"), both, follow=True))
-    goals = [body["target"] for body in files.bodies if body and "target" in body]
-    assert goals == ["other/a", "other/b.tar.gz", "other/b.tar (2).gz", "other/b.tar (3).gz"]
     renaming = {"source": "sub/old", "name": "new", "overwrite": "both"}
-    told = text(alice.post(page(data, "folder_rename_entry"), renaming, follow=True))
-    assert "Renamed to" in told and "new (2)" in told
-    moved = [body for body in files.bodies if body and "target" in body]
-    assert moved[-1] == {"source": "sub/old", "target": "sub/new (2)", "overwrite": False}
-
-
-def test_after_a_hundred_names_the_question_comes_again(data: Folder, files: FakeFileServer, alice: Client) -> None:
-    files.taken = {numbered("sub/.env", number) for number in range(2, 101)} | {"sub/.env"}
-    renaming = {"source": "sub/old", "name": ".env", "overwrite": "both"}
-    assert "Replace what is there?" in text(alice.post(page(data, "folder_rename_entry"), renaming))
-    goals = [body["target"] for body in files.bodies if body and "target" in body]
-    assert (len(goals), goals[-1]) == (100, "sub/.env (100)")
-
-
-def test_a_long_name_loses_the_end_of_its_stem_for_a_number() -> None:
-    assert numbered("d/a.txt", 2) == "d/a (2).txt"
-    name = numbered("d/" + "é" * 125 + ".txt", 12).removeprefix("d/")
-    assert name == "é" * 123 + " (12).txt" and len(name.encode()) == 255
-    assert numbered("x" * 255, 2) == "x" * 251 + " (2)"
+    assert "Renamed to new (2)." in text(alice.post(page(data, "folder_rename_entry"), renaming, follow=True))
+    restoring = {"verb": "restore", "item": "1-a", "name": "sub/gone", "overwrite": "both"}
+    assert "Restored." in text(alice.post(page(data, "folder_change_bin"), restoring, follow=True))
+    asked = [body for body in files.bodies if body and "keep_both" in body]
+    assert [body.get("target") for body in asked] == ["other/a", "other/b", "sub/new", None]
+    assert all(body["keep_both"] and not body["overwrite"] for body in asked)
 
 
 def test_a_rename_and_a_restore_ask_before_they_replace(data: Folder, files: FakeFileServer, alice: Client) -> None:
@@ -217,12 +203,12 @@ def test_a_rename_and_a_restore_ask_before_they_replace(data: Folder, files: Fak
     asked = text(alice.post(page(data, "folder_rename_entry"), {"source": "sub/old", "name": "new"}))
     assert "Replace what is there?" in asked and "<bdi>new</bdi>" in asked
     alice.post(page(data, "folder_rename_entry"), {"source": "sub/old", "name": "new", "overwrite": "1"})
-    assert files.bodies[-1] == {"source": "sub/old", "target": "sub/new", "overwrite": True}
+    assert files.bodies[-1] == {"source": "sub/old", "target": "sub/new", "overwrite": True, "keep_both": False}
     restore = {"verb": "restore", "item": "1-a", "name": "sub/gone"}
     asked = text(alice.post(page(data, "folder_change_bin"), restore))
-    assert "<bdi>sub/gone</bdi>" in asked and "Keep both" not in asked
+    assert "<bdi>sub/gone</bdi>" in asked and "Keep both" in asked
     alice.post(page(data, "folder_change_bin"), restore | {"overwrite": "1"})
-    assert files.bodies[-1] == {"overwrite": True}
+    assert files.bodies[-1] == {"overwrite": True, "keep_both": False}
 
 
 def test_a_move_that_a_silent_host_ends_names_what_did_not_move(
@@ -370,6 +356,7 @@ def test_what_is_not_utf8_is_shown_downloaded_renamed_and_deleted(
     assert alice.get(page(data, "folder_file"), {"path": told}).context["path"] == told
     alice.post(page(data, "folder_rename_entry"), {"source": told, "name": "café"})
     alice.post(page(data, "folder_delete"), {"path": [told]})
-    assert {"source": told, "target": "café", "overwrite": False} in files.bodies and {"paths": [told]} in files.bodies
+    moved = {"source": told, "target": "café", "overwrite": False, "keep_both": False}
+    assert moved in files.bodies and {"paths": [told]} in files.bodies
     inner = text(alice.get(page(data), {"path": told}))
     assert "rename it before you upload" in inner and 'id="upload"' not in inner
