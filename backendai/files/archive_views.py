@@ -78,17 +78,15 @@ async def upload(request: web.Request) -> web.Response:
 
 async def _unpack(reader: TarReader, batch: _Batch, outcome: Outcome) -> None:
     try:
-        async for member in reader.members():
-            if (item := await _take(batch, reader, member, outcome)) is not None:
-                await batch.add(item, outcome)
+        try:
+            async for member in reader.members():
+                if (item := await _take(batch, reader, member, outcome)) is not None:
+                    await batch.add(item, outcome)
+        finally:
+            await batch.finish(outcome)  # complete files are kept, and skipped when sent again
     except Refusal as refusal:
-        await batch.finish(outcome)  # complete files are kept, and skipped when sent again
         refusal.details = {**refusal.details, "written": outcome.written, "skipped": outcome.skipped}
         raise
-    except BaseException:
-        await batch.finish(outcome)
-        raise
-    await batch.finish(outcome)
 
 
 class _Batch:
@@ -112,8 +110,12 @@ class _Batch:
         items, self._items, self._bytes = self._items, [], 0
         if not items:
             return
-        async with self.asked.room(sum(item.size for item in items if item.draft is None)):
-            done = await self.asked.run_long(unpacking.put, items, self._overwrite)
+        try:
+            async with self.asked.room(sum(item.size for item in items if item.draft is None)):
+                done = await self.asked.run_long(unpacking.put, items, self._overwrite)
+        except Refusal:
+            await self.asked.run(unpacking.discard, items)  # the files of large members
+            raise
         await self.rooms.aclose()
         self.asked.wrote(done.bytes)
         outcome.add(done)

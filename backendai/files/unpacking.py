@@ -95,10 +95,24 @@ def put(tree: FolderTree, items: list[Item], overwrite: str) -> Outcome:
                         outcome.written += 1
                         outcome.bytes += item.size
         finally:
-            for name in [draft for _, draft in ready] + [item.draft for item in items if item.draft]:
+            for _, draft in ready:
                 with contextlib.suppress(FileNotFoundError):
-                    os.unlink(name, dir_fd=incoming)
+                    os.unlink(draft, dir_fd=incoming)
+            _discard(incoming, items)
     return outcome
+
+
+def discard(tree: FolderTree, items: list[Item]) -> None:
+    """Delete the files of members that were written to ``incoming`` and not moved to their paths."""
+    with opened_part(tree.base, INCOMING) as incoming:
+        _discard(incoming, items)
+
+
+def _discard(incoming: int, items: list[Item]) -> None:
+    for item in items:
+        if item.draft:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(item.draft, dir_fd=incoming)
 
 
 def sync_names(tree: FolderTree) -> None:
