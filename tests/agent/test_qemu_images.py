@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from backendai.agent.backends.base import BackendError, ImageNotFound
 from backendai.agent.backends.docker_engine import Engine
+from backendai.agent.backends.qemu_drafts import draft_folder
 from backendai.agent.backends.qemu_images import MachineImages
 from backendai.agent.backends.qemu_tools import Tools
 from backendai.wire.pulls import RegistryAccess
@@ -87,3 +89,19 @@ def test_a_file_system_goes_when_nothing_was_started_with_it_for_a_week(images: 
     images.sweep()
     assert [path.name for path in folder.glob("*.squashfs")] == ["new.squashfs"]
     assert (images.has("a"), images.has("b")) == (False, True)
+
+
+def test_what_a_killed_agent_left_goes_and_what_another_is_at_stays(images: MachineImages, tmp_path: Path) -> None:
+    folder, long_ago = tmp_path / "images", (0, time.time() - 3600)
+    code = "import os, sys; from pathlib import Path; from backendai.agent.backends.qemu_drafts import draft_folder\n"
+    code += "with draft_folder(Path(sys.argv[1])) as made: (made / 'image.tar').touch(); os.kill(os.getpid(), 9)"
+    subprocess.run([sys.executable, "-c", code, folder], cwd=Path(__file__).parents[2], check=False)
+    (left,) = folder.iterdir()
+    with draft_folder(folder) as busy:
+        images.sweep()
+        assert left.exists(), "its agent may be about to lock it"
+        for one in (left, busy):
+            os.utime(one, times=long_ago)
+        images.sweep()
+        assert list(folder.iterdir()) == [busy]
+    assert list(folder.iterdir()) == []

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from uuid import uuid4
 
 import psutil
+import pytest
 
 from backendai.agent.backends.process_folder import KernelFolder
 from backendai.agent.backends.supervisors import Supervisors
@@ -20,3 +22,10 @@ def test_a_supervisor_is_found_and_killed_before_its_kernel_has_started(tmp_path
     folder.kill()
     assert not psutil.pid_exists(supervisor)
     supervisors.reap()
+
+
+def test_a_start_that_fails_leaves_no_descriptor_open(tmp_path: Path) -> None:
+    supervisors, before = Supervisors(["-c", "pass"]), set(os.listdir("/proc/self/fd"))
+    with pytest.raises(OSError, match="No such file"):
+        supervisors.start(KernelFolder(tmp_path / "gone" / str(uuid4())), timeout=0.0)
+    assert set(os.listdir("/proc/self/fd")) <= before

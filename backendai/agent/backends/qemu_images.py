@@ -28,6 +28,7 @@ from docker.errors import NotFound
 from backendai.agent.backends.base import NOBODY, BackendError, Fetched, ImageNotFound, Progress
 from backendai.agent.backends.docker_engine import Engine
 from backendai.agent.backends.docker_images import Images, pull_refusal
+from backendai.agent.backends.qemu_drafts import draft_folder, sweep_drafts
 from backendai.agent.backends.qemu_layers import Layers
 from backendai.agent.backends.qemu_tools import Tools
 from backendai.wire.messages import ImageSighting
@@ -118,9 +119,8 @@ class MachineImages:
             self._docker.pull(reference, timeout=timeout, progress=progress, access=access)
             return
         progress(Fetched(None, "The image is being fetched."))
-        self._folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".pull-", dir=self._folder) as folder:
-            archive = Path(folder, "image.tar")
+        with draft_folder(self._folder) as folder:
+            archive = folder / "image.tar"
             self._fetch(reference, archive, timeout, access)
             progress(Fetched(0.9, "The file system of the image is being made."))
             with Layers(archive) as layers:
@@ -131,14 +131,17 @@ class MachineImages:
         progress(Fetched(1.0, "The image is here."))
 
     def sweep(self) -> None:
-        """Delete file systems that no kernel has used for a week; running kernels keep theirs open."""
+        """Delete file systems that no kernel has used for a week (running kernels keep theirs open), and unfinished
+        ones of killed agents."""
+        sweep_drafts(self._folder)
         for file in self._folder.glob("*.squashfs") if self._folder.is_dir() else ():
             with contextlib.suppress(OSError):
                 if time.time() - file.stat().st_mtime > _UNUSED_SECONDS:
                     file.unlink()
 
     def _convert(self, archive: Path, known: str) -> None:
-        draft = self._folder / f".{known}.{os.getpid()}"
+        """Create the image's file system, beside the archive at first. Raises BackendError."""
+        draft = archive.with_name("image.squashfs")
         command = [self._tools.need("sqfstar"), "-comp", "lz4", "-no-progress", "-exit-on-error", str(draft)]
         try:
             with Layers(archive) as layers:
@@ -149,8 +152,6 @@ class MachineImages:
             draft.replace(self._folder / f"{known}.squashfs")
         except (OSError, ValueError, LookupError, tarfile.TarError, subprocess.TimeoutExpired) as error:
             raise BackendError(_NOT_MADE, error=str(error)) from error
-        finally:
-            draft.unlink(missing_ok=True)
 
     def _write(self, layers: Layers, command: list[str]) -> None:
         """Run the command with the layers' files as input. Its stderr goes to a file, as a full pipe would block it."""
@@ -175,9 +176,8 @@ class MachineImages:
     @contextlib.contextmanager
     def _saved(self, reference: str) -> Iterator[Path]:
         """Yield the path of the engine's archive of the image."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".save-", dir=self._folder) as folder:
-            archive = Path(folder, "image.tar")
+        with draft_folder(self._folder) as folder:
+            archive = folder / "image.tar"
             with self._engine.asking() as client, archive.open("wb") as output:
                 for piece in client.get_image(reference):
                     output.write(piece)

@@ -28,25 +28,30 @@ class Supervisors:
         """Start a kernel's supervisor; returns whether the kernel started in time. Raises OSError."""
         heard, ready = os.pipe()
         try:
-            (folder.path / "runner.log").touch(mode=0o600)
-            with (folder.path / "runner.log").open("wb") as complaints:
-                runner = subprocess.Popen(
-                    [sys.executable, "-I", "-S", *self._words, str(folder.path.resolve()), str(ready)],
-                    stdin=subprocess.DEVNULL,
-                    stdout=complaints,
-                    stderr=complaints,
-                    env={"PATH": os.environ.get("PATH", os.defpath), SUPERVISES: str(folder.kernel_id)},
-                    cwd="/",
-                    pass_fds=(ready,),
-                    start_new_session=True,
-                )
-            os.close(ready)
+            try:
+                runner = self._launch(folder, ready)
+            finally:
+                os.close(ready)
             with self._lock:
                 self._running.append(runner)
             told, _, _ = select.select([heard], [], [], timeout)
             return bool(told) and os.read(heard, 16) == b"started"
         finally:
             os.close(heard)
+
+    def _launch(self, folder: KernelFolder, ready: int) -> subprocess.Popen[bytes]:
+        (folder.path / "runner.log").touch(mode=0o600)
+        with (folder.path / "runner.log").open("wb") as complaints:
+            return subprocess.Popen(
+                [sys.executable, "-I", "-S", *self._words, str(folder.path.resolve()), str(ready)],
+                stdin=subprocess.DEVNULL,
+                stdout=complaints,
+                stderr=complaints,
+                env={"PATH": os.environ.get("PATH", os.defpath), SUPERVISES: str(folder.kernel_id)},
+                cwd="/",
+                pass_fds=(ready,),
+                start_new_session=True,
+            )
 
     def reap(self) -> None:
         """Reap supervisors that have ended."""
