@@ -27,7 +27,7 @@ from backendai.core.errors import Changed, Conflict, NotFound, StorageFull, User
 from backendai.core.messages import Message
 from backendai.gateways.asking import NodeUnreachable
 from backendai.gateways.dialing import DIAL_SECONDS, kept_client, new_client
-from backendai.gateways.reach import reach
+from backendai.gateways.reach import reach, why_no_code
 from backendai.gateways.targets import Denied
 from backendai.gateways.tickets import ticket_for
 from backendai.wire.capabilities import Capability
@@ -78,7 +78,7 @@ def find_target(user: User, session_id: UUID) -> GuestTarget:
         if error.code == "not-running":
             raise Conflict("The session is not running, so it cannot run code.", code="session-not-running") from None
         if error.code == "not-for-this-type":
-            raise _not_for_code() from None
+            raise Conflict(error.message, code="not-interactive") from None
         raise NotFound("Session not found.") from None
     return target_of(kernel)
 
@@ -88,15 +88,11 @@ def target_of(kernel: Kernel) -> GuestTarget:
     cannot run code."""
     session = kernel.session
     if not session.kind.executes_code:
-        raise _not_for_code()
+        raise Conflict(why_no_code(session.kind), code="not-interactive")
     if kernel.agent and (obstacle := why_not(kernel.agent, Capability.EXECUTION)):
         raise Conflict(obstacle, code="execution-impossible")
     base = kernel.agent.gateway_url.rstrip("/") if kernel.agent else ""
     return GuestTarget(session.pk, kernel.pk, kernel.generation, f"{base}/kernels/{kernel.pk}")
-
-
-def _not_for_code() -> Conflict:
-    return Conflict("Only interactive sessions run code on request.", code="not-interactive")
 
 
 def note_use(user: User, target: GuestTarget, by: str) -> None:

@@ -11,6 +11,7 @@ from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.services.system_sessions import lost_folders
 from backendai.compute.status import Status
 from backendai.core.messages import Message
+from backendai.core.session_kinds import SessionKind
 from backendai.gateways.targets import Denied
 from backendai.wire.tickets import Purpose
 
@@ -73,13 +74,28 @@ def reach(
     if (rule.runs and not runs) or generation not in (None, kernel.generation):
         raise Denied("not-running", "The session is not running.")
     if rule.feature and not getattr(kernel.session.kind, rule.feature):
-        raise Denied("not-for-this-type", "Sessions of this type do not offer that.")
+        is_code = rule.feature == "executes_code"
+        why = why_no_code(kernel.session.kind) if is_code else "Sessions of this type do not offer that."
+        raise Denied("not-for-this-type", why)
     if rule.shows_files and not kernel.session.kind.has_shell and (lost := lost_folders(kernel.session)):
         raise Denied(
             "folder-revoked",
             Message("You no longer have the rights to {names}: connect again to open the rest.", names=", ".join(lost)),
         )
     return kernel
+
+
+def why_no_code(kind: SessionKind) -> Message:
+    """Return why sessions of a kind without code execution have neither that nor home files, and what to do instead."""
+    if not kind.has_shell:
+        return Message(
+            "Only interactive sessions run code and show their home files on request. This session opens folders for "
+            "file clients: launch an interactive session that mounts them."
+        )
+    return Message(
+        "Only interactive sessions run code and show their home files on request. Use the terminal or SSH of this "
+        "session, or launch an interactive session."
+    )
 
 
 def still_visible(user: User | None, session_id: UUID) -> bool:

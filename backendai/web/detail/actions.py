@@ -13,6 +13,7 @@ from backendai.compute.models import ComputeSession
 from backendai.compute.services.apps import has_apps
 from backendai.compute.services.commits import obstacle_to_commit
 from backendai.compute.status import STARTING, Status
+from backendai.gateways.reach import why_no_code
 from backendai.texts.messages import in_words
 from backendai.wire.capabilities import Capability
 
@@ -73,7 +74,7 @@ def why_no_apps(session: ComputeSession) -> str:
 def why_no_console(session: ComputeSession) -> str:
     """Return why a session cannot run code now; empty if it can."""
     if not session.kind.executes_code:
-        return _("Only interactive sessions run code on request.")
+        return in_words(why_no_code(session.kind))
     return _no_terminal(session)
 
 
