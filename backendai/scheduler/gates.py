@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from backendai.core.messages import Message
 from backendai.core.slots import decimal_text, slot_in_words
@@ -137,31 +138,40 @@ def unmet(dependencies: Sequence[Dependency]) -> Reason | None:
     open_ones = failed or [each for each in ordered if each.state is DependencyState.LIVE]
     if not open_ones:
         return None
-    names = [each.name for each in open_ones]
-    of = _some_of(open_ones, len(ordered))
     details: dict[str, object] = {
         "sessions": [str(each.id) for each in open_ones], "names": [each.name for each in open_ones],
         "open": len(open_ones), "dependencies": len(ordered),
     }  # fmt: skip
     if failed:
-        return Reason(
-            "dependency-failed",
-            Message("{of} succeeded: {names}.", of=of, names=names)
-            if failed[0].needed == "failure"
-            else Message("{of} failed: {names}.", of=of, names=names),
-            details,
-            never=True,
-        )
-    return Reason("dependency-not-finished", Message("{of} have not ended yet: {names}.", of=of, names=names), details)
+        return Reason("dependency-failed", _why_never(failed), details, never=True)
+    return Reason("dependency-not-finished", _awaited(open_ones, len(ordered)), details)
 
 
-def _some_of(some: Sequence[Dependency], number: int) -> Message:
-    match some[0].needed:
-        case "failure":
-            return Message("{number} of {number_2} sessions that must fail first", number=len(some), number_2=number)
-        case "any":
-            return Message("{number} of {number_2} sessions that must end first", number=len(some), number_2=number)
-    return Message("{number} of {number_2} sessions that must succeed first", number=len(some), number_2=number)
+def _why_never(failed: Sequence[Dependency]) -> Message:
+    names, is_single = [each.name for each in failed], len(failed) == 1
+    if failed[0].needed == "failure":
+        if is_single:
+            return Message("Session {names}, which had to end without success, succeeded.", names=names)
+        return Message("Sessions that had to end without success succeeded: {names}.", names=names)
+    if is_single:
+        return Message("Session {names}, which had to succeed, did not.", names=names)
+    return Message("Sessions that had to succeed did not: {names}.", names=names)
+
+
+def _awaited(live: Sequence[Dependency], number: int) -> Message:
+    values: dict[str, Any] = {"names": [each.name for each in live], "number": len(live), "all": number}
+    match live[0].needed, len(live) == 1:
+        case "failure", True:
+            return Message("Waits for session {names} to end without success.", **values)
+        case "failure", False:
+            return Message("Waits for {number} of {all} sessions to end without success: {names}.", **values)
+        case "any", True:
+            return Message("Waits for session {names} to end.", **values)
+        case "any", False:
+            return Message("Waits for {number} of {all} sessions to end: {names}.", **values)
+        case _, True:
+            return Message("Waits for session {names} to succeed.", **values)
+    return Message("Waits for {number} of {all} sessions to succeed: {names}.", **values)
 
 
 def _too_early(session: SessionView, asked: Amounts, context: GateContext) -> Reason | None:

@@ -31,7 +31,7 @@ _MOST_NAMED = 8
 _NONE_FOUND = _noop("No other size or resource group would let the session start now.")
 _NO_CHANGE = {
     "start-time-not-reached": _noop("Until its start time, other amounts do not help."),
-    "dependency-not-finished": _noop("Until the sessions that it depends on succeed, other amounts do not help."),
+    "dependency-not-finished": _noop("Until the sessions that it waits for have ended, other amounts do not help."),
     "image-building": _noop("Until its image is available, other amounts do not help."),
     "image-build-failed": _noop("Until its image is available, other amounts do not help."),
 }
@@ -80,6 +80,11 @@ class Outlook:
     def no_change(self) -> str:
         """The text that no change would start the session now."""
         return _(_NO_CHANGE.get(self.code, _NONE_FOUND))
+
+    @property
+    def waits_for_resources(self) -> bool:
+        """Whether free resources end the wait."""
+        return self.code not in _NO_CHANGE
 
     @property
     def ahead_total(self) -> int:

@@ -174,7 +174,10 @@ def test_strangers_reach_nothing_and_batch_sessions_run_no_code(cast: Cast, sess
     assert run(charlie, session, "1").status_code == 404
     for path in ("runs/", "runs/mine/", "contexts/", "files/x"):
         assert charlie.get(f"{SESSIONS}{session.pk}/{path}").status_code == 404
-    for kind, instead in (("batch", "Use the terminal or SSH"), ("system", "launch an interactive session that mounts")):
+    for kind, instead in (
+        ("batch", "Use the terminal or SSH"),
+        ("system", "launch an interactive session that mounts"),
+    ):
         ComputeSession.objects.filter(pk=session.pk).update(session_type=kind)
         refusal = run(alice, session, "1").json()
         assert refusal["code"] == "not-interactive" and instead in refusal["detail"]

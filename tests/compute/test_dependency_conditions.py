@@ -59,6 +59,6 @@ def test_what_can_no_longer_happen_is_refused(cast: Cast) -> None:
 
 def test_the_reason_to_wait_names_the_condition(cast: Cast) -> None:
     first = make_session(cast.alice, **BATCH, name="first")
-    for when, said in (("failure", "must fail first have not ended yet"), ("any", "must end first have not ended yet")):
+    for when, said in (("failure", "to end without success"), ("any", "to end"), ("success", "to succeed")):
         reason = unmet(dependencies_of([after(cast, first, when).pk]).popitem()[1])
-        assert reason is not None and said in reason.message
+        assert reason is not None and reason.message == f"Waits for session first {said}."

@@ -70,7 +70,7 @@ def test_sessions_that_wait_for_others_do_not_keep_another_persons_session_from_
     assert others.status == Status.SCHEDULED
     assert reasons_of(waiting) == {"dependency-not-finished": 6}
     told = ComputeSession.objects.get(pk=waiting[5].pk)
-    assert told.status_message == "1 of 1 sessions that must succeed first have not ended yet: first."
+    assert told.status_message == "Waits for session first to succeed."
     assert told.status_data["names"] == ["first"]
 
 

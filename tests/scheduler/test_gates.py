@@ -72,15 +72,24 @@ def test_it_waits_for_sessions_that_must_end_first():
     session = a_session(dependencies=depending_on(DependencyState.SUCCEEDED, DependencyState.LIVE))
     reason = reason_for(session)
     assert (reason.code, reason.never) == ("dependency-not-finished", False)
-    assert reason.message == "1 of 2 sessions that must succeed first have not ended yet: step-1."
+    assert reason.message == "Waits for session step-1 to succeed."
     assert (reason.details["open"], reason.details["dependencies"]) == (1, 2)
+
+
+def test_it_names_all_sessions_that_have_not_ended():
+    session = a_session(
+        dependencies=depending_on(DependencyState.LIVE, DependencyState.SUCCEEDED, DependencyState.LIVE)
+    )
+    assert reason_for(session).message == "Waits for 2 of 3 sessions to succeed: step-0, step-2."
+    session = a_session(dependencies=depending_on(DependencyState.FAILED, DependencyState.FAILED))
+    assert reason_for(session).message == "Sessions that had to succeed did not: step-0, step-1."
 
 
 def test_it_says_never_when_a_session_it_depends_on_has_failed():
     session = a_session(dependencies=depending_on(DependencyState.LIVE, DependencyState.FAILED))
     reason = reason_for(session)
     assert (reason.code, reason.never) == ("dependency-failed", True)
-    assert reason.message == "1 of 2 sessions that must succeed first failed: step-1."
+    assert reason.message == "Session step-1, which had to succeed, did not."
 
 
 def test_it_starts_once_all_it_depends_on_ended_well():

@@ -54,8 +54,10 @@ def test_what_is_asked_for_is_shown_beside_what_is_wrong(cast: Cast, browse: Bro
     ResourcePreset.objects.create(name="medium", slots={"cpu": 3, "mem": "2g"})
     client = browse(cast.alice)
     elsewhere = text_of(reviewed(client, form | {"name": "-abc", "count": "2"}))
-    for part in ("Begin with a letter or a digit.", "Amounts 2 CPU", "Idle checks none"):
+    for part in ("Begin with a letter or a digit.", "Amounts 2 CPU", "Idle checks none: the session runs until"):
         assert part in elsewhere, part
+    batch = text_of(reviewed(client, form | {"session_type": "batch", "startup_command": "true"}))
+    assert "Idle checks none: the session ends with its program" in batch
     assert "Total allocation 4 CPU · 2 GiB in 2 sessions" in elsewhere
     of_preset = text_of(reviewed(client, form | {"name": "-abc", "preset": "medium"}))
     assert "Amounts 3 CPU" in of_preset and "2 GiB medium" in of_preset

@@ -83,6 +83,13 @@ def test_of_several_sessions_it_counts_those_that_start(cast: Cast, browse: Brow
     assert foreseen(client, typed(cast, count="3", cluster_size="2")).startswith("Starts now")
 
 
+def test_a_session_that_waits_for_another_is_not_told_to_wait_for_resources(cast: Cast, browse: Browse) -> None:
+    first = make_running_session(cast.alice, make_agent(cpu=4), name="first", **_BATCH)
+    text = part(browse(cast.alice), waiting(cast.alice, depends_on=[str(first.pk)], **_BATCH))
+    assert "<strong>Not yet.</strong> Until the sessions that it waits for have ended, other amounts do not" in text
+    assert "resources are free" not in text
+
+
 def test_the_page_asks_for_the_outlook_of_a_session_that_waits_and_of_no_other(
     cast: Cast, browse: Browse, busy: ComputeSession
 ) -> None:

@@ -93,7 +93,7 @@ def test_it_names_what_a_session_starts_after_and_what_waits_for_it(cast: Cast, 
     note_waits([Waiting(second.pk, "dependency-not-finished", "1 of 1: first.", {})], now=timezone.now())
     client = browse(cast.alice)
     page = text_of(client.get(reverse("web:session", args=[second.pk])))
-    assert f'Waiting for 1 of 1 session to finish successfully: <a id="awaits-{first.pk}"' in page
+    assert f'Starts after the success of: <a id="awaits-{first.pk}"' in page
     assert "Depends on" in page
     page = text_of(client.get(reverse("web:session", args=[first.pk])))
     assert "Depended on by" in page
