@@ -7,8 +7,9 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NoReturn
 from uuid import UUID, uuid4
 
 import pytest
@@ -156,6 +157,30 @@ def test_it_sweeps_away_a_network_whose_session_is_gone(
     monkeypatch.setattr("backendai.agent.backends.docker_network._SETTLING_SECONDS", -1.0)
     backend.sweep(set())
     assert engine.networks(names=[f"bai-s-{spec.session_id}"]) == []
+
+
+def test_it_sweeps_away_the_network_for_which_a_killed_agent_made_no_container(
+    backend: DockerBackend,
+    reopened: Callable[[], DockerBackend],
+    engine: APIClient,
+    new_spec: NewSpec,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kept, lost = new_spec(cluster_size=2), new_spec(cluster_size=2)
+    backend.start(kept)
+    engine.stop(f"krn-{kept.kernel_id}", timeout=0)
+
+    def die(*arguments: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as killing, pytest.raises(KeyboardInterrupt):
+        killing.setattr(APIClient, "create_container_from_config", die)
+        backend.start(lost)
+    assert len(engine.networks(names=[f"bai-s-{lost.session_id}"])) == 1
+    monkeypatch.setattr("backendai.agent.backends.docker_network._SETTLING_SECONDS", -1.0)
+    reopened().sweep({kept.kernel_id})
+    assert engine.networks(names=[f"bai-s-{lost.session_id}"]) == []
+    assert len(engine.networks(names=[f"bai-s-{kept.session_id}"])) == 1, "its end is not reported yet"
 
 
 def test_it_mends_the_network_and_the_rules_that_others_took_away(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -111,6 +112,39 @@ def test_the_web_server_knows_where_the_other_parts_are(services: dict[str, Any]
     environment = services["web"]["environment"]
     assert (environment["BACKENDAI_APPS_HOST"], environment["BACKENDAI_SSH_HOST"]) == ("appproxy", "sshgate")
     assert services["sshproxy"]["networks"]["default"]["aliases"] == ["sshgate"]
+
+
+def test_agents_get_their_settings_and_no_secret_of_the_portal(tmp_path: Path) -> None:
+    section = (
+        (ROOT / ".env.example").read_text().partition("# -- agents ---")[2].partition("# -- docker-compose only")[0]
+    )
+    told = set(re.findall(r"^#(BACKENDAI_\w+)=", section, re.MULTILINE))
+    other_backends = {name for name in told if re.match(r"BACKENDAI_(KUBERNETES|QEMU)_", name)} | {
+        "BACKENDAI_AGENT_ENVIRONMENTS",
+        "BACKENDAI_AGENT_NATIVE_SERVING",
+    }
+    chosen = {"BACKENDAI_AGENT_BACKEND", "BACKENDAI_GATEWAY_URL", "BACKENDAI_JOIN_TOKEN"}  # by docker-compose.yml
+    of_the_portal = {
+        "BACKENDAI_SCRATCH_BYTES",
+        "BACKENDAI_DISK_RESERVE",
+        "BACKENDAI_COMMIT_BYTES",
+        "BACKENDAI_COMMIT_TIMEOUT",
+        "BACKENDAI_SERVING_TRUST",
+        "BACKENDAI_PROMETHEUS_URL",
+        "BACKENDAI_SERVING_PUBLIC",
+        "BACKENDAI_CLUSTER_POOL",
+    }
+    settings = told - other_backends - chosen - of_the_portal | {
+        "BACKENDAI_FILES_LINKED_PATHS",
+        "BACKENDAI_LOG_LEVEL",
+        "BACKENDAI_SYNC_INTERVAL",
+    }
+    services = config(tmp_path, **dict.fromkeys(settings, "/told"), BACKENDAI_SECRET_KEY="a-secret")
+    environment = services["agent"]["environment"]
+    assert {name for name in settings if "/told" not in (environment.get(name) or "")} == set()
+    for name in ("agent", "demo-agent-1", "demo-agent-2"):
+        assert "secret" not in str(services[name])
+    assert services["demo-agent-1"]["environment"]["BACKENDAI_AGENT_SLOTS"] == "/told"
 
 
 def test_a_busy_machine_kills_no_worker_that_still_starts(services: dict[str, Any]) -> None:

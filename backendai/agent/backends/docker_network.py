@@ -111,7 +111,10 @@ class Networks:
                 if self._make(name, bridge, {"Subnet": subnet}, session_id):
                     return
         raise StartFailed(
-            "No free addresses are left in the network pool {pool}.", pool=self._pool, code="network-pool-exhausted"
+            "No free addresses are left in the network pool {pool}. Set a larger one in BACKENDAI_NETWORK_POOL, or "
+            "remove networks of earlier platforms: bin/clean-engine lists them.",
+            pool=self._pool,
+            code="network-pool-exhausted",
         )
 
     def _exists(self, name: str) -> bool:
