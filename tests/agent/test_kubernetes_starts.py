@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import threading
 from typing import Any
 
 import pytest
 
-from backendai.agent.backends import kubernetes_start
-from backendai.agent.backends.base import ImageNotFound, StaleGeneration, StartFailed
+from backendai.agent.backends import kubernetes_images, kubernetes_start
+from backendai.agent.backends.base import Fetched, ImageNotFound, StaleGeneration, StartFailed
 from backendai.agent.backends.kubernetes import KubernetesBackend
 from backendai.agent.kubernetes_settings import PoolSettings
 from backendai.wire.pulls import RegistryAccess
@@ -141,6 +142,27 @@ def test_an_image_that_a_start_missed_on_its_node_is_fetched_there(
     assert backend.has_image(spec.exact_image)
     backend.start(spec)
     assert cluster.pods()[0]["spec"]["imagePullSecrets"] == [{"name": pull["metadata"]["name"]}]
+
+
+def test_a_sweep_leaves_a_pull_of_many_minutes_alone_and_deletes_one_of_a_killed_agent(
+    cluster: Cluster, backend: KubernetesBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kubernetes_images, "_SECONDS", 0.01)
+    cluster.runs = False  # and whatever it makes is old
+    seen: list[set[tuple[str, str]]] = []
+
+    def progress(_: Fetched) -> None:
+        (name,) = [name for kind, name in cluster.objects if kind == "pods"]
+        cluster.objects["pods", "pull-left"] = copy.deepcopy(cluster.objects["pods", name])
+        cluster.objects["pods", "pull-left"]["metadata"]["name"] = "pull-left"
+        backend.sweep(set())
+        seen.append({key for key in cluster.objects if "pull-" in key[1]})
+        cluster.change(name, containerStatuses=[{"name": "main", "state": {"running": {}}}])
+
+    account = RegistryAccess(username="me", password="secret")
+    backend.pull("local/large:1", timeout=10, progress=progress, access=account)
+    (during,) = seen
+    assert {kind for kind, _ in during} == {"pods", "secrets"} and ("pods", "pull-left") not in during
 
 
 def test_a_node_that_fetches_what_was_just_fetched_elsewhere_is_waited_for(

@@ -52,6 +52,7 @@ class PoolImages:
         self._lacking: set[str] = set()  # images missing on a start's node
         self._fetched: dict[str, float] = {}  # pulled images, and the time of the pull
         self._accounts: dict[str, tuple[str, float]] = {}  # secrets with accounts, and their ends
+        self._pulls: set[str] = set()  # names of running pulls, which may take longer than an account lasts
         self._lock = threading.Lock()
 
     def sightings(self) -> list[ImageSighting]:
@@ -102,13 +103,15 @@ class PoolImages:
             text = f"The image {reference} is on no node of the pool, and this pool never fetches images."
             raise ImageNotFound(text)
         name = f"pull-{secrets.token_hex(6)}"
-        secret = self._put_account(name, reference, access)
+        self._pulls.add(name)
         try:
+            secret = self._put_account(name, reference, access)
             self._api.ask("POST", self._api.path("pods"), self._body(name, reference, secret))
             self._wait(name, reference, time.monotonic() + timeout, progress)
         finally:
             with contextlib.suppress(BackendError):  # the next sweep retries
                 self._drop("pods", name)
+            self._pulls.discard(name)
         self._fetched[reference] = time.monotonic()
         self.seen(reference)
 
@@ -119,8 +122,9 @@ class PoolImages:
             for one in objects:
                 made = datetime.fromisoformat(one["metadata"]["creationTimestamp"])
                 is_old = (datetime.now(UTC) - made).total_seconds() > _ACCOUNT_SECONDS
-                if labels_of(one).get(PART) in ("pull", "probe") and is_old:
-                    self._drop(kind, one["metadata"]["name"])
+                name = one["metadata"]["name"]
+                if labels_of(one).get(PART) in ("pull", "probe") and is_old and name not in self._pulls:
+                    self._drop(kind, name)
 
     def _put_account(self, name: str, reference: str, access: RegistryAccess) -> str:
         if not access.username:
