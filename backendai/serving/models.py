@@ -106,6 +106,12 @@ class Endpoint(models.Model):
     max_unavailable = models.PositiveSmallIntegerField(default=0)
     asleep_after = models.DurationField(default=timedelta(minutes=15))
     desired = models.PositiveSmallIntegerField(default=0, editable=False)
+    reached = models.PositiveSmallIntegerField(
+        default=0,
+        db_default=0,
+        editable=False,
+        help_text="The most replicas that have answered at once, of those that are wanted now.",
+    )
     panic_until = models.DateTimeField(null=True, blank=True, editable=False)
     scaled_at = models.DateTimeField(null=True, blank=True, editable=False)
     asked_at = models.DateTimeField(null=True, blank=True, editable=False, help_text="When the newest request came.")

@@ -124,6 +124,7 @@ def _endpoint_view(endpoint: Endpoint, errors: Mapping[UUID, tuple[int, int]]) -
         maximum=endpoint.maximum,
         target=endpoint.target,
         desired=endpoint.desired,
+        reached=endpoint.reached,
         panic_until=endpoint.panic_until,
         created_at=endpoint.created_at,
         scaled_at=endpoint.scaled_at,

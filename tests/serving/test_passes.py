@@ -17,11 +17,13 @@ from backendai.controller.serving import run_serving
 from backendai.core.errors import Conflict, UserError
 from backendai.ops.auditing import World as AuditWorld
 from backendai.ops.auditing import run_checks
+from backendai.scheduler.serving.health import Health
 from backendai.serving.models import DesiredState, Endpoint, ProxyReading, Revision, State
 from backendai.serving.moves import set_desired
 from backendai.serving.reading import read_picture
 from backendai.serving.services.endpoints import change_endpoint, create_endpoint, roll_back, set_wish, update_endpoint
 from backendai.serving.services.readings import delete_old_readings, note_wake
+from backendai.serving.showing import shown
 from backendai.serving.spec import EndpointSpec
 from tests.cast import Cast
 from tests.factories import make_agent
@@ -53,6 +55,25 @@ def test_a_replica_that_its_owner_terminates_is_replaced(cast: Cast) -> None:
     terminate_session(endpoint.replicas.get().session, cast.alice)
     world.until(lambda: states_of(endpoint) == [(2, 1, State.READY)])
     assert fresh(endpoint).current.failed_starts == 0
+
+
+def test_a_start_is_no_loss_of_a_replica(cast: Cast) -> None:
+    endpoint, world = make_endpoint(cast.alice, maximum=3), World(cast.alice)
+    seen: list[str] = []
+
+    def shows(health: Health) -> bool:
+        seen.append(shown([endpoint], world.now)[0].health)
+        return seen[-1] == health
+
+    world.until(lambda: shows(Health.SERVING))
+    change_endpoint(fresh(endpoint), cast.alice, minimum=3)
+    world.until(lambda: shows(Health.SCALING_UP))
+    world.until(lambda: shows(Health.SERVING))
+    assert set(seen) == {Health.STARTING, Health.SCALING_UP, Health.SERVING}
+    terminate_session(endpoint.replicas.first().session, cast.alice)
+    world.until(lambda: shows(Health.DEGRADED))
+    world.until(lambda: shows(Health.SERVING))
+    assert seen.count(Health.DEGRADED) > 1 and Health.SCALING_UP not in seen[seen.index(Health.DEGRADED) :]
 
 
 def test_a_program_that_ends_backs_off_and_says_why(cast: Cast) -> None:

@@ -112,8 +112,8 @@ _HEALTHY = RevisionView()
 @dataclass(frozen=True, slots=True)
 class EndpointView:
     """An endpoint. ``current`` and ``next``: revision numbers; ``next`` is None unless an update is running.
-    ``target``: concurrent requests per replica. ``scaled_at``: the last change of ``desired``;
-    equals ``created_at`` while there was none."""
+    ``target``: concurrent requests per replica. ``reached``: the most replicas that have answered at once, of those
+    that are wanted now. ``scaled_at``: the last change of ``desired``; equals ``created_at`` while there was none."""
 
     id: UUID
     wish: DesiredState = DesiredState.RUN
@@ -123,6 +123,7 @@ class EndpointView:
     maximum: int = 1
     target: float = 4.0
     desired: int = 0
+    reached: int = 0
     panic_until: datetime | None = None
     created_at: datetime | None = None
     scaled_at: datetime | None = None

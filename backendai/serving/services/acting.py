@@ -17,7 +17,7 @@ from backendai.compute.services.create import launch_session
 from backendai.compute.spec import MountRequest
 from backendai.core.errors import BackendAIError, Conflict
 from backendai.core.messages import Message
-from backendai.scheduler.serving.health import Health, health_of
+from backendai.scheduler.serving.health import Health, health_of, reached_by
 from backendai.scheduler.serving.rollout import Rollout, decide_rollout
 from backendai.scheduler.serving.scale import Scale, decide_scale
 from backendai.scheduler.serving.snapshot import DesiredState, EndpointView, Reason
@@ -54,7 +54,7 @@ def decide(view: EndpointView, now: datetime) -> Decision:
 def act(picture: Picture) -> int:
     """Decide about each endpoint and carry it out; returns how many changed. An endpoint that fails is logged and does
     not keep the others from their turn."""
-    _keep_peaks(picture)
+    _keep_course(picture)
     changed = 0
     for pk, view in picture.views.items():
         try:
@@ -233,8 +233,10 @@ def _tell_of_health(endpoint: Endpoint, view: EndpointView, now: datetime) -> No
         tell_owner(endpoint, Kind.UNAVAILABLE, Message("It is being replaced."), now=now)
 
 
-def _keep_peaks(picture: Picture) -> None:
-    """Write the peaks that have changed, in one statement."""
-    changed = [pk for pk, peaks in picture.peaks.items() if peaks != picture.endpoints[pk].peaks]
-    peaks = [json.dumps(picture.peaks[pk]) for pk in changed]
-    update_rows(Endpoint._meta.db_table, changed, {"peaks": ("jsonb", peaks)})
+def _keep_course(picture: Picture) -> None:
+    """Write the peaks of load, and of replicas that answer, that have changed, in one statement."""
+    reached = {pk: reached_by(view) for pk, view in picture.views.items()}
+    rows = picture.endpoints.items()
+    changed = [pk for pk, row in rows if (picture.peaks[pk], reached[pk]) != (row.peaks, row.reached)]
+    peaks, numbers = [json.dumps(picture.peaks[pk]) for pk in changed], [reached[pk] for pk in changed]
+    update_rows(Endpoint._meta.db_table, changed, {"peaks": ("jsonb", peaks), "reached": ("smallint", numbers)})

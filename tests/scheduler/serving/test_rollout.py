@@ -10,7 +10,7 @@ from uuid import UUID
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backendai.scheduler.serving.health import Health, health_of
+from backendai.scheduler.serving.health import Health, health_of, reached_by
 from backendai.scheduler.serving.rollout import decide_rollout, starts_again
 from backendai.scheduler.serving.snapshot import DesiredState, EndpointView, ReplicaState, ReplicaView, RevisionView
 from tests.effort import examples
@@ -150,12 +150,22 @@ def test_what_waits_for_a_limit_says_so():
 
 def test_health():
     assert health_of(an_endpoint(ready())) == Health.SERVING
-    assert health_of(an_endpoint(ready(), starting())) == Health.DEGRADED
+    assert health_of(an_endpoint(ready(), starting(), reached=1)) == Health.SCALING_UP
+    assert health_of(an_endpoint(ready(), starting(), reached=2)) == Health.DEGRADED
+    broken = {1: RevisionView(failed_starts=1)}
+    assert health_of(an_endpoint(ready(), starting(), reached=1, revisions=broken)) == Health.DEGRADED
     assert health_of(an_endpoint(starting())) == Health.STARTING
     assert health_of(an_endpoint(ready(is_answering=False))) == Health.UNAVAILABLE
     assert health_of(an_endpoint(minimum=0)) == Health.ASLEEP
     assert health_of(an_endpoint(desired=1, revisions={1: RevisionView(failed_starts=1)})) == Health.UNAVAILABLE
     assert health_of(an_endpoint(ready(), wish=DesiredState.STOPPED)) == Health.STOPPED
+
+
+def test_replicas_that_answered_count_until_fewer_are_wanted():
+    assert reached_by(an_endpoint(ready(), ready(), starting(), reached=1)) == 2
+    assert reached_by(an_endpoint(ready(), ready(is_answering=False), starting(), reached=2)) == 2
+    assert reached_by(an_endpoint(ready(), ready(), desired=1, reached=2)) == 1
+    assert reached_by(an_endpoint(ready(), wish=DesiredState.STOPPED, reached=1)) == 0
 
 
 @settings(max_examples=examples(300), deadline=None)
