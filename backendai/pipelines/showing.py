@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import gzip
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from uuid import UUID
 
 from django.db.models import Count, Prefetch
 from django.db.models.fields.json import KeyTransform
 
-from backendai.compute.models import KernelLog
+from backendai.compute.models import Kernel
 from backendai.compute.services.bulk import among
+from backendai.compute.services.log_ends import ends_of_logs, why_no_logs
 from backendai.pipelines.models import Edge, Run, State, Step, Task
 
 MOST_FAILURES = 50
-_TAIL = 4_000
-
 
 # Requests and values of a large step take a second to read for each element that is fetched with it.
 _NOT_LISTED = ("request", "secrets", "values")
@@ -37,11 +36,12 @@ class StepOutline:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An element that failed, why, and the end of its log."""
+    """An element that failed, why, and the end of its log, or why it has none."""
 
     task: Task
     reason: str
     log: str
+    no_log: str
 
 
 def counts_of(runs: Collection[Run]) -> dict[UUID, Counter[State]]:
@@ -94,23 +94,22 @@ def with_zeros(counts: Mapping[State, int]) -> dict[str, int]:
     return {state.lower(): counts.get(state, 0) for state in State}
 
 
-def failures_of(run: Run) -> list[Failure]:
-    """Return the first elements that failed, each with the end of its log as far as it is kept; three queries."""
+def failures_of(run: Run, now: datetime) -> list[Failure]:
+    """Return the first elements that failed, each with the end of its log, or why there is none; at most five
+    queries."""
     rows = Task.objects.filter(step__run=run, state=State.FAILED).select_related("session").prefetch_related("step")
     tasks = list(rows.order_by("step__place", "place")[:MOST_FAILURES])
-    logs = tails_of([task.session_id for task in tasks if task.session_id])
+    ends = ends_of_logs([task.session_id for task in tasks if task.session_id])
+    silent = [task.session_id for task in tasks if task.session_id and not ends.get(task.session_id)]
+    kernels = list(Kernel.objects.filter(session__in=silent, rank=0).select_related("session")) if silent else []
+    whys = why_no_logs(kernels, now)
+    without = {kernel.session_id: whys[kernel.pk] for kernel in kernels}
     return [
         Failure(
             task,
             task.session.reason_text if task.session else task.code,
-            logs.get(task.session_id, "") if task.session_id else "",
+            ends.get(task.session_id, "") if task.session_id else "",
+            without.get(task.session_id, "") if task.session_id else "",
         )
         for task in tasks
     ]
-
-
-def tails_of(session_ids: Collection[UUID]) -> dict[UUID, str]:
-    """Return the end of the log of the main kernel of each session, where it is kept; one query."""
-    rows = KernelLog.objects.filter(kernel__session__in=list(session_ids), kernel__rank=0).order_by()
-    kept = rows.values_list("kernel__session", "content")
-    return {session: gzip.decompress(bytes(text))[-_TAIL:].decode(errors="replace") for session, text in kept}

@@ -55,7 +55,9 @@ def test_a_run_is_one_row_of_the_list_and_opens_into_its_page(alice: Client, cas
     assert board.status_code == 286, "the page asks no more"
     assert "Retry failed" in board.content.decode() and "Pause" not in board.content.decode()
     assert "29" in text_of(alice, "/", view="finished")
-    assert "The batch program failed." in text_of(alice, f"/runs/{run.pk}/failures/")
+    Kernel.objects.filter(session__name="sweep-7").update(started_at=timezone.now(), exit_code=3)
+    failures = text_of(alice, f"/runs/{run.pk}/failures/")
+    assert "The batch program failed." in failures and "The program printed nothing." in failures
     assert "sweep" in text_of(alice, "/notifications/") and "29" in text_of(alice, "/notifications/")
     assert alice.post(f"/runs/{run.pk}/retry/").status_code == 302
     assert play(run).status == Status.SUCCEEDED

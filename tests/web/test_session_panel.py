@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 from collections.abc import Callable
 from datetime import timedelta
@@ -86,7 +87,7 @@ def test_it_shows_the_amounts_of_roles_the_template_the_timeout_and_how_others_m
 def test_it_has_every_fact(cast: Cast, browse: Browse) -> None:
     make_image(title=HOSTILE, architecture="x86_64")
     session = make_running_session(cast.alice, cluster_size=2, resources={"cpu": 1, "mem": "128m"})
-    ComputeSession.objects.filter(pk=session.pk).update(created_at=session.started_at)
+    ComputeSession.objects.filter(pk=session.pk).update(created_at=session.started_at - timedelta(seconds=2))
     page = text_of(browse(cast.alice), session)
     assert HOSTILE not in page and "&lt;script&gt;" in page
     for name in (
@@ -99,7 +100,7 @@ def test_it_has_every_fact(cast: Cast, browse: Browse) -> None:
     assert 'data-copy="local/python:latest"' in page
     assert "Nothing is mounted." in page and "No idle checker applies" in page
     assert f'since <time datetime="{session.scheduled_at.isoformat()}" data-exact' in page
-    assert page.count("data-elapsed=") == 1 and "waited 0 s" in page, "one clock, and how long it waited"
+    assert page.count("data-elapsed=") == 1 and "waited 2 s" in page, "one clock, and how long it waited"
     assert page.index(">main1<") < page.index(">sub1<")
     for kernel in session.kernels.all():
         assert f'id="log-of-{kernel.pk}"' in page
@@ -121,7 +122,7 @@ def test_its_actions_have_one_order_and_say_why_they_cannot_be_pressed(cast: Cas
     terminate_session(session, cast.alice)
     page = text_of(client, session)
     assert obstacles(page) == {}, "what cannot come back is not shown"
-    assert "The home folder was deleted" in page and "Launch again" in page
+    assert "It never ran, so it had no home folder." in page and "Launch again" in page
 
 
 def test_a_session_whose_start_failed_offers_its_log_only_when_there_is_one(cast: Cast, browse: Browse) -> None:
@@ -201,10 +202,22 @@ def test_after_the_end_it_says_how_long_it_ran_and_what_is_kept(cast: Cast, brow
     kernel = session.kernels.get()
     kernel_reported(agent, report_of(kernel, KernelState.TERMINATED, exit_code=137, reason="exited"))
     page = text_of(client, session)
-    assert "The session ran for <time" in page and "No log is kept." in page
+    assert "The session ran for <time" in page and "The program printed nothing." in page
     KernelLog.objects.create(kernel=kernel, content=b"", size=4096)
     assert "</a> (4 KiB) and the <a" in text_of(client, session)
     assert f'href="/sessions/new/?like={session.pk}"' in page
+
+
+def test_a_program_that_failed_is_shown_with_the_last_lines_of_its_log(cast: Cast, browse: Browse) -> None:
+    agent, client = make_agent(), browse(cast.alice)
+    session = make_running_session(cast.alice, agent, session_type="batch", startup_command="train")
+    kernel = session.kernels.get()
+    kernel_reported(agent, report_of(kernel, KernelState.TERMINATED, exit_code=1))
+    page = text_of(client, session)
+    assert "The program printed nothing." in page
+    assert "The log of the main kernel says why" not in page and 'id="last-lines"' not in page
+    KernelLog.objects.create(kernel=kernel, content=gzip.compress(b"<b>loss is nan\n"), size=15)
+    assert "<code>&lt;b&gt;loss is nan</code>" in text_of(client, session)
 
 
 def test_it_asks_the_database_as_often_whatever_its_status(

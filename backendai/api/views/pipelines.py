@@ -186,7 +186,7 @@ class BatchRunFailures(GenericAPIView[Run]):
     def get(self, request: Request, run_id: UUID) -> Response:
         """Return the first 50 elements that failed, each with its reason and the end of its log."""
         run = get_object_or_404(runs_of(request), pk=run_id)
-        found = failures_of(run)
+        found = failures_of(run, timezone.now())
         bodies = task_bodies([one.task for one in found])
         told = [body | {"reason": one.reason, "log": one.log} for body, one in zip(bodies, found, strict=True)]
         return Response(FailureBody(told, many=True).data)

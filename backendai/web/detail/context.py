@@ -11,6 +11,7 @@ from backendai.cluster.capabilities import capabilities_of, lacking_cluster_file
 from backendai.cluster.models import Agent
 from backendai.compute.models import ComputeSession, Kernel, KernelLog
 from backendai.compute.services.apps import app_logs_of
+from backendai.compute.services.log_ends import last_lines, why_no_logs
 from backendai.compute.services.logs import earlier_logs
 from backendai.compute.services.mount_specs import read_mounts
 from backendai.compute.services.renaming import may_be_renamed
@@ -26,6 +27,7 @@ from backendai.web.detail.usage import usage_of
 from backendai.wire.capabilities import Capability
 
 _MOST_NAMED = 20
+_POINTS_TO_LOG = "task-failed"  # its advice is to read the log, which is needless beside its last lines
 
 
 def detail_context(session: ComputeSession, user: User, *, in_drawer: bool, now: datetime) -> dict[str, Any]:
@@ -44,6 +46,7 @@ def detail_context(session: ComputeSession, user: User, *, in_drawer: bool, now:
         | {"idle_lines": idle_lines(session, now=now), "rules_to_come": rules_to_come(session)}
         | _mounts(session, kernels, user)
         | {"in_drawer": in_drawer, "kernels": kernels, "actions": actions}
+        | _log_context(session, kernels, facts["kept_log"], now)
         | {"app_logs": app_logs_of(session, main), "earlier_logs": earlier_logs(kernels)}
     )
 
@@ -137,6 +140,20 @@ def _without_cluster_files(session: ComputeSession, agents: Sequence[Agent]) -> 
         return []
     lacking = [agent for agent in agents if lacking_cluster_files([capabilities_of(agent)])]
     return [why_not(agent, Capability.CLUSTER_FILES) for agent in lacking]
+
+
+def _log_context(
+    session: ComputeSession, kernels: Sequence[Kernel], kept_log: int | None, now: datetime
+) -> dict[str, Any]:
+    """Return the last lines of a failed program, or why an ended session has no log; one query for either."""
+    if kept_log is None or not kernels:
+        return {}
+    lines = last_lines(session, kernels) if kept_log else ""
+    advice = {"help": ""} if session.status_reason == _POINTS_TO_LOG and (lines or not kept_log) else {}
+    if kept_log:
+        return advice | {"last_lines": lines}
+    kernels[0].session = session
+    return advice | {"no_log": why_no_logs(kernels[:1], now)[kernels[0].pk]}
 
 
 def _kept_log(session: ComputeSession) -> int:

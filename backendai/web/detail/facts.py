@@ -69,14 +69,15 @@ def ends_soon(ends: Sequence[End], *, now: datetime) -> End | None:
 
 
 def waited(session: ComputeSession) -> str:
-    """Return how long the session waited for its start, as text; empty before the start.
+    """Return how long the session waited for its start, as text; empty before the start and below a second.
 
     A session with its own start time waits from that time on.
     """
     if session.started_at is None:
         return ""
     begin = max(session.created_at, session.starts_at or session.created_at)
-    return describe_duration(max(session.started_at - begin, timedelta(0)))
+    wait = session.started_at - begin
+    return describe_duration(wait) if wait >= timedelta(seconds=1) else ""
 
 
 def asked_for(kernels: Iterable[Kernel]) -> Slots:

@@ -8,6 +8,7 @@ from uuid import UUID
 from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, render
+from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
@@ -69,7 +70,7 @@ def board(request: PageRequest, run_id: UUID) -> HttpResponse:
 def failures(request: PageRequest, run_id: UUID) -> HttpResponse:
     """Show the failed elements, each with the end of its log."""
     found = find_run(request, run_id)
-    context = {"run": found, "failures": failures_of(found), "most": MOST_FAILURES} | SECTION
+    context = {"run": found, "failures": failures_of(found, timezone.now()), "most": MOST_FAILURES} | SECTION
     return render(request, "web/pipelines/failures.html", context)
 
 
