@@ -79,6 +79,12 @@ def test_an_image_that_the_registry_lacks_is_not_found(images: MachineImages, re
         images.make(f"{registry.address}/pin:none")
 
 
+def test_a_cache_that_takes_no_files_is_a_reason(images: MachineImages, tmp_path: Path) -> None:
+    (tmp_path / "images").touch()  # no folder can be made there, as on a full disk
+    with pytest.raises(BackendError, match=r"cannot be made: .* File exists"):
+        images.pull("127.0.0.1:9/pin:1", timeout=60, progress=lambda _: None)
+
+
 def test_a_file_system_goes_when_nothing_was_started_with_it_for_a_week(images: MachineImages, tmp_path: Path) -> None:
     folder = tmp_path / "images"
     folder.mkdir()

@@ -119,6 +119,13 @@ class MachineImages:
             self._docker.pull(reference, timeout=timeout, progress=progress, access=access)
             return
         progress(Fetched(None, "The image is being fetched."))
+        try:
+            self._pull(reference, timeout, progress, access)
+        except OSError as error:  # such as a full disk
+            raise BackendError(_NOT_MADE, error=str(error)) from error
+        progress(Fetched(1.0, "The image is here."))
+
+    def _pull(self, reference: str, timeout: float, progress: Progress, access: RegistryAccess) -> None:
         with draft_folder(self._folder) as folder:
             archive = folder / "image.tar"
             self._fetch(reference, archive, timeout, access)
@@ -128,7 +135,6 @@ class MachineImages:
             with self._making:
                 self._convert(archive, known)
                 self._remember(reference, known)
-        progress(Fetched(1.0, "The image is here."))
 
     def sweep(self) -> None:
         """Delete file systems that no kernel has used for a week (running kernels keep theirs open), and unfinished
