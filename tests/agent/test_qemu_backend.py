@@ -9,6 +9,7 @@ import asyncio
 import hashlib
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from docker import APIClient
 
 from backendai.agent.app_starts import AppStarts
 from backendai.agent.backends.base import Backend, BackendError, StartFailed
+from backendai.agent.backends.process_folder import KernelFolder
 from backendai.agent.backends.qemu import QemuBackend
 from backendai.agent.backends.qemu_ask import open_stream, output_of, put_file
 from backendai.agent.backends.qemu_channel import program_words
@@ -312,6 +314,37 @@ def test_a_machine_does_not_outlive_its_supervisor(backend: QemuBackend, new_spe
     until(lambda: not machine.is_running())
     ended = ended_of(backend, spec.kernel_id)
     assert ended.exit_code is None and "supervisor" in ended.message
+
+
+DIE_WHILE_STARTING = """
+import os, signal, sys
+from pathlib import Path
+from backendai.agent.backends import supervisors
+from backendai.agent.backends.qemu import QemuBackend
+from backendai.agent.qemu_settings import MachineSettings
+from backendai.wire.messages import KernelSpec
+supervisors.select.select = lambda *ends: os.kill(os.getpid(), signal.SIGKILL)
+data, root, cache = map(Path, sys.argv[1:4])
+backend = QemuBackend(data, MachineSettings(root=root, cache=cache, acceleration="tcg"), deployment="test", agent="n1")
+backend.start(KernelSpec.model_validate_json(sys.argv[4]))
+"""
+
+
+@pytest.mark.long
+def test_a_start_whose_agent_was_killed_is_repeated_and_leaves_nothing_beside_the_new_one(
+    backend: QemuBackend, new_spec: NewSpec
+) -> None:
+    spec, settings = new_spec(), backend.settings
+    told = [str(backend._data), str(settings.root), str(settings.cache), spec.model_dump_json()]
+    script = [sys.executable, "-c", DIE_WHILE_STARTING, *told]
+    assert subprocess.run(script, cwd=Path(__file__).parents[2], check=False).returncode == -signal.SIGKILL
+    folder = KernelFolder(backend._kernel_places.find(spec.kernel_id))
+    left = folder.processes()
+    assert left and not folder.started(), "its supervisor waits for the guest"
+    assert not backend.start(spec).adopted
+    assert folder.processes() and not folder.processes() & left
+    assert backend.ended(spec.kernel_id) is None
+    assert run(backend, spec.kernel_id, "echo here").strip() == "here"
 
 
 OPEN_AND_DIE = """

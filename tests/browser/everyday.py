@@ -35,8 +35,9 @@ def walk_folder(visitor: Visitor, client: Client, *, amounts: Amounts, within: i
     expect(page.locator("main")).to_contain_text("read-42")
 
 
-def walk_cluster(visitor: Visitor, client: Client, *, amounts: Amounts, within: int) -> None:
-    """Launch a session of three kernels, and reach the others by their names from its terminal."""
+def walk_cluster(visitor: Visitor, client: Client, *, amounts: Amounts, within: int, has_files: bool = True) -> None:
+    """Launch a session of three kernels, and reach the others by their names from its terminal. ``has_files``: its
+    kernels get host files and SSH to each other; launcher and session say so if not."""
     page = visitor.page
     visitor.go("/sessions/new/")
     page.get_by_label("Name optional").fill("together")
@@ -45,8 +46,11 @@ def walk_cluster(visitor: Visitor, client: Client, *, amounts: Amounts, within: 
     for label, amount in amounts.items():
         page.get_by_label(label, exact=True).fill(amount)
     page.get_by_label("Kernels", exact=True).fill("3")
+    if not has_files:
+        expect(page.locator("#kernels-now")).to_contain_text("no host files and no SSH to each other")
     session = visitor.launch("#terminal")
     expect(visitor.status).to_have_text("Running", timeout=3 * within * 1000)
+    expect(page.get_by_text("no host files and no SSH to each other")).to_have_count(0 if has_files else 1)
     # Nobody listens there: a refusal comes from the other kernel, and silence would say that there is none.
     ask = "until nc $one 9 2>&1 </dev/null | grep -q refused; do sleep 1; done; echo $one-is-there"
     visitor.type(f"for one in sub1 sub2; do {ask}; done")

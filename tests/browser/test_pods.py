@@ -74,7 +74,7 @@ def test_a_folder_goes_from_a_terminal_to_the_browser_and_a_batch_job(
 
 def test_three_pods_of_a_session_reach_each_other(pool: Platform, chromium: Chromium, owner: Client) -> None:
     visitor = Visitor(chromium, pool.url).sign_in(ADMIN)
-    walk_cluster(visitor, owner, amounts=AMOUNTS, within=STARTED_WITHIN)
+    walk_cluster(visitor, owner, amounts=AMOUNTS, within=STARTED_WITHIN, has_files=False)
     visitor.leave()
 
 
