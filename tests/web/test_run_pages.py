@@ -55,6 +55,7 @@ def test_a_run_is_one_row_of_the_list_and_opens_into_its_page(alice: Client, cas
     assert board.status_code == 286, "the page asks no more"
     assert "Retry failed" in board.content.decode() and "Pause" not in board.content.decode()
     assert "29" in text_of(alice, "/", view="finished")
+    assert "No session is running" in text_of(alice, "/"), "the sessions of the run were not nothing"
     Kernel.objects.filter(session__name="sweep-7").update(started_at=timezone.now(), exit_code=3)
     failures = text_of(alice, f"/runs/{run.pk}/failures/")
     assert "The batch program failed." in failures and "The program printed nothing." in failures
@@ -62,6 +63,17 @@ def test_a_run_is_one_row_of_the_list_and_opens_into_its_page(alice: Client, cas
     assert alice.post(f"/runs/{run.pk}/retry/").status_code == 302
     assert play(run).status == Status.SUCCEEDED
     assert alice.post(f"/runs/{run.pk}/pause/").status_code == 409
+
+
+def test_the_page_of_a_failed_pipeline_opens_at_the_step_that_failed(alice: Client, cast: Cast) -> None:
+    step = {"image": "python", "resources": {"cpu": 1, "mem": "512m"}, "startup_command": "true"}
+    steps = {"good": step, "bad": step | {"after": ["good"], "array": 2}, "last": step | {"after": ["bad"]}}
+    run = launch(cast.alice, kind="pipeline", steps=steps)
+    address = f"/runs/{run.pk}/"
+    assert "Elements of step good" in text_of(alice, address)
+    play(run, lambda one: "task-failed" if one.name.endswith("bad-1") else "task-finished")
+    assert "Elements of step bad" in text_of(alice, address)
+    assert "Elements of step last" in text_of(alice, address, step="last")
 
 
 def test_the_page_of_a_large_run_has_few_queries(alice: Client, cast: Cast, django_assert_max_num_queries: Any) -> None:

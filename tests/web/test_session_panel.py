@@ -72,7 +72,9 @@ def test_it_shows_the_amounts_of_roles_the_template_the_timeout_and_how_others_m
         session_type="batch",
         startup_command="true",
         resources={"cpu": 1, "mem": "128m"},
-        roles={"worker": RoleSpec(count=2, image="worker", resources={"cpu": 2, "mem": "64m"})},
+        roles={
+            "worker": RoleSpec(count=2, image="worker", resources={"cpu": 2, "mem": "64m"}, startup_command="serve <1>")
+        },
         batch_timeout=timedelta(minutes=90),
         depends_on=["other"],
         depends_when="failure",
@@ -81,6 +83,7 @@ def test_it_shows_the_amounts_of_roles_the_template_the_timeout_and_how_others_m
     page = text_of(browse(cast.alice), session).replace("\xa0", " ")
     assert "<dd>5 CPU · 256 MiB <span" in page and "in each of" not in page
     assert "public/train@2" in page and "<dt>Timeout</dt><dd>1h 30m</dd>" in page
+    assert "<dt>Startup command of worker</dt>" in page and "serve &lt;1&gt;" in page
     assert other.name in page and "all ended without success" in page
 
 

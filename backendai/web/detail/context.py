@@ -20,7 +20,7 @@ from backendai.serving.models import Endpoint
 from backendai.storage.models import Folder
 from backendai.web.advice import drained_agents, silent_agents, try_text, wait_of, what_helps, what_to_change
 from backendai.web.detail.actions import actions_of
-from backendai.web.detail.facts import asked_for, ends_of, ends_soon, granted_to, uses_of, waited
+from backendai.web.detail.facts import asked_for, commands_of, ends_of, ends_soon, granted_to, uses_of, waited
 from backendai.web.detail.idle import idle_lines, rules_to_come
 from backendai.web.detail.phases import start_of
 from backendai.web.detail.usage import usage_of
@@ -128,6 +128,7 @@ def _facts(session: ComputeSession, kernels: Sequence[Kernel], now: datetime) ->
         "is_isolated": any(Capability.ISOLATED in capabilities_of(agent) for agent in agents.values()),
         "without_cluster_files": _without_cluster_files(session, list(agents.values())),
         "waited": waited(session),
+        "role_commands": commands_of(session, kernels),
         "reserved_since": session.scheduled_at if is_placed else None,
         "kept_log": _kept_log(session) if session.is_terminal else None,
         "start": start_of(session, kernels, now=now),

@@ -12,6 +12,7 @@ from django.utils.dateparse import parse_datetime
 
 from backendai.cluster.models import Agent
 from backendai.compute.models import Allocation, ComputeSession, Kernel
+from backendai.compute.services.check_order import WAIT
 from backendai.compute.status import PLACED, TERMINAL, Status
 from backendai.core.durations import describe_duration
 from backendai.core.slots import Slots
@@ -78,6 +79,13 @@ def waited(session: ComputeSession) -> str:
     begin = max(session.created_at, session.starts_at or session.created_at)
     wait = session.started_at - begin
     return describe_duration(wait) if wait >= timedelta(seconds=1) else ""
+
+
+def commands_of(session: ComputeSession, kernels: Iterable[Kernel]) -> list[tuple[str, str]]:
+    """Return the roles whose kernels run another command than the session, each with its command. Those that only wait
+    for programs of the main kernel are left out."""
+    own = {kernel.role: kernel.startup_command for kernel in kernels}
+    return [(role, command) for role, command in own.items() if command not in ("", WAIT, session.startup_command)]
 
 
 def asked_for(kernels: Iterable[Kernel]) -> Slots:

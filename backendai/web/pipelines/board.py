@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from django.db.models import QuerySet
 from django.http import QueryDict
 from django.urls import reverse
 from django.utils import timezone
 
 from backendai.pipelines.explaining import Explanation, why_waits
-from backendai.pipelines.models import Run, State, Step, Task
+from backendai.pipelines.models import Run, State, Status, Step, Task
 from backendai.pipelines.showing import own_values
 from backendai.web.pipelines.graphs import graph_of
 from backendai.web.pipelines.parts import Parts
@@ -102,16 +103,21 @@ class StepPage:
 
 
 def board_of(run: Run, query: QueryDict) -> Board:
-    """Return the live part with the step and element that the query selects, else the first.
+    """Return the live part with the step and element that the query selects, else the first step; of a run that failed
+    the first step with failures.
 
-    Two queries, and at most ten more for the element.
+    Two queries, one more after a failure, and at most ten more for the element.
     """
     steps = Step.objects.filter(run=run).defer("request", "secrets", "values")
     name = query.get("step", "")[:32]
-    step = (steps.filter(name=name).first() if name else None) or steps.earliest("place")
+    step = (steps.filter(name=name).first() if name else None) or _first_failed(run, steps) or steps.earliest("place")
     index = number_in(query, "index")
     element = _element(run, step, index) if index is not None or step.size == 1 else None
     return Board(run, step, element, query, _mark_of(run, element))
+
+
+def _first_failed(run: Run, steps: QuerySet[Step]) -> Step | None:
+    return steps.filter(tasks__state=State.FAILED).order_by("place").first() if run.status == Status.FAILED else None
 
 
 def number_in(query: QueryDict, name: str) -> int | None:

@@ -44,10 +44,11 @@ _OF_A_ROW = (
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """The numbers of live sessions by type, and of ended ones."""
+    """The numbers of live sessions by type, of ended ones, and of those of runs, which the list leaves out."""
 
     live: dict[str, int] = field(default_factory=dict)
     ended: int = 0
+    in_runs: int = 0
 
     @property
     def all_live(self) -> int:
@@ -82,7 +83,7 @@ def numbers_of(address: Address, user: User) -> Numbers:
     """Return the numbers of sessions in the list, in three queries on indexes."""
     mine = address.get("whose") == "mine"
     live, ((number,),), ((in_runs,),) = dict(_LIVE.rows(user, mine)), _ALL.rows(user, mine), _IN_RUNS.rows(user, mine)
-    return Numbers(live, number - in_runs - sum(live.values()))
+    return Numbers(live, number - in_runs - sum(live.values()), in_runs)
 
 
 def chosen(address: Address, user: User, found: SessionListFilter) -> QuerySet[Any]:
