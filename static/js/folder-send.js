@@ -1,6 +1,6 @@
 // Sends files into a folder: large ones by tus, so that they go on where they stopped, small ones many at once as a tar.
 (() => {
-  const { ask, send } = window.folderFiles;
+  const { ask, send, isPassing } = window.folderFiles;
   const patience = [1, 2, 4, 8, 15, 30, 30, 30]; // seconds before another try; begins anew whenever bytes arrive
   const tus = { "Tus-Resumable": "1.0.0" };
   const faultIn = (xhr) => {
@@ -15,6 +15,18 @@
     const timer = setTimeout(resolve, seconds * 1000 * (0.75 + Math.random() / 2));
     signal.addEventListener("abort", () => (clearTimeout(timer), reject(new DOMException("cancelled", "AbortError"))), { once: true });
   });
+  // The result of a step, which is tried again while the network, a proxy or the storage host is away.
+  const patiently = async (step, { signal, paused }) => {
+    for (let tries = 0; ; tries += 1) {
+      try {
+        return await step();
+      } catch (fault) {
+        if (!(fault instanceof TypeError) || tries >= patience.length) throw fault;
+      }
+      paused?.();
+      await wait(patience[tries], signal);
+    }
+  };
   const base64 = (text) => btoa(String.fromCharCode(...new TextEncoder().encode(text)));
   const keyOf = (folder, path, file) => `upload:${folder}:${path}:${file.size}:${file.lastModified}`;
   const remember = (key, address) => {
@@ -36,12 +48,14 @@
   const offsetOf = async (address, signal) => {
     const told = await ask("HEAD", address, { headers: tus, signal });
     if (told.status === 409) throw refusal({ code: "exists" });
+    if (isPassing(told.status)) throw new TypeError("network");
     return told.ok ? Number(told.headers.get("Upload-Offset")) : null;
   };
   const settle = async (address, answer, signal) => {
     const headers = { ...tus, "Content-Type": "application/json" };
     const told = await ask("POST", address, { headers, body: JSON.stringify(settings(answer)), signal });
     if (told.status === 404) return null;
+    if (isPassing(told.status)) throw new TypeError("network");
     if (!told.ok) throw refusal(await told.json().catch(() => ({ message: String(told.status) })));
     return Number(told.headers.get("Upload-Offset"));
   };
@@ -50,22 +64,23 @@
     const words = [`path ${base64(path)}`, ...chosen.map(([name]) => `${name} ${base64("1")}`)];
     const headers = { ...tus, "Upload-Length": String(file.size), "Upload-Metadata": words.join(",") };
     const told = await ask("POST", "/uploads", { headers, signal });
+    if (isPassing(told.status)) throw new TypeError("network");
     if (told.status !== 201) throw refusal(await told.json().catch(() => ({ message: String(told.status) })));
     return new URL(told.headers.get("Location"), "http://x").pathname;
   };
+  const keepsBytes = ({ code }) => ["exists", "is-directory", "quota", "disk-full"].includes(code); // for another try
   const isTaken = ({ code }) => code === "exists" || code === "is-directory";
-  const isPassing = (status) => status === 0 || status === 408 || status === 423 || status === 429 || status >= 502 && status !== 507;
 
-  // One large file. ``answer``: what becomes of a taken name; ``progress(bytes)``; ``resumed()`` when it goes on where an
-  // earlier visit stopped. A name that was taken meanwhile is refused, and the bytes stay for the next call.
-  const sendLarge = async (folder, path, file, { answer, signal, progress, resumed, inDirectory }) => {
+  // One large file. ``answer``: what becomes of a taken name; ``progress(bytes)``; ``paused()`` before another try;
+  // ``resumed()`` when it goes on where an earlier visit stopped. A name that was taken meanwhile is refused, and the bytes stay for the next call.
+  const sendLarge = async (folder, path, file, { answer, signal, progress, paused, resumed, inDirectory }) => {
     const key = keyOf(folder, path, file);
     let address = remembered(key);
-    let offset = address && (await (answer ? settle(address, answer, signal) : offsetOf(address, signal)));
+    let offset = address && (await patiently(() => (answer ? settle(address, answer, signal) : offsetOf(address, signal)), { signal, paused }));
     if (offset === null || !address) {
       // Only an archive brings its directories along.
-      if (inDirectory) await sendSmall([{ path: path.slice(0, path.lastIndexOf("/") + 1) }], { signal });
-      address = await create(path, file, answer, signal);
+      if (inDirectory) await sendSmall([{ path: path.slice(0, path.lastIndexOf("/") + 1) }], { signal, paused });
+      address = await patiently(() => create(path, file, answer, signal), { signal, paused });
       offset = 0;
       remember(key, address);
     } else resumed();
@@ -87,11 +102,12 @@
           throw fault;
         }
         if (!(fault instanceof TypeError)) {
-          if (!isTaken(fault)) remember(key, null);
+          if (!keepsBytes(fault)) remember(key, null);
           throw fault;
         }
       }
       if (tries >= patience.length) throw new TypeError("network");
+      paused?.();
       await wait(patience[tries++], signal);
       const there = await offsetOf(address, signal).catch((fault) => {
         if (isTaken(fault)) throw fault;
@@ -118,20 +134,14 @@
   // Many small ones: resolves with the entries that are there and were kept, as {path, kind}, and with those refused, as
   // {path, code}. Equal files are neither: they are there, perhaps from a try whose answer was lost.
   const modes = { replace: "skip-equal", both: "keep-both" };
-  const sendSmall = async (entries, { answer, signal, progress }) => {
+  const sendSmall = async (entries, { answer, signal, progress, paused }) => {
     const body = window.tarOf(entries);
     const address = `/archive?overwrite=${modes[answer] ?? "never"}`;
-    for (let tries = 0; ; ) {
-      try {
-        const xhr = await send("PUT", address, { headers: { "Content-Type": "application/x-tar" }, body, signal, progress });
-        if (xhr.status < 300) return JSON.parse(xhr.responseText);
-        if (!isPassing(xhr.status)) throw refusal(faultIn(xhr));
-      } catch (fault) {
-        if (!(fault instanceof TypeError)) throw fault;
-      }
-      if (tries >= patience.length) throw new TypeError("network");
-      await wait(patience[tries++], signal);
-    }
+    return patiently(async () => {
+      const xhr = await send("PUT", address, { headers: { "Content-Type": "application/x-tar" }, body, signal, progress });
+      if (xhr.status < 300) return JSON.parse(xhr.responseText);
+      throw isPassing(xhr.status) ? new TypeError("network") : refusal(faultIn(xhr));
+    }, { signal, paused });
   };
 
   window.folderSend = { sendLarge, sendSmall, forgetLarge };

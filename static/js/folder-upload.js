@@ -59,12 +59,14 @@
   };
 
   const work = async (job) => {
+    const paused = () => note(job, words.paused, "paused");
     const progress = (sent) => {
+      if (job.line.dataset.state === "paused") note(job, "");
       job.sent = sent;
       job.bar.value = job.bytes ? sent / job.bytes : 0;
       show();
     };
-    const options = { answer: job.answer, signal: job.controller.signal, progress };
+    const options = { answer: job.answer, signal: job.controller.signal, progress, paused };
     if (job.file) {
       return sendLarge(explorer.dataset.folder, below(job.path), job.file, { ...options, inDirectory: job.path.includes("/"), resumed: () => note(job, words.resumed) });
     }
@@ -119,7 +121,7 @@
         note(job, words.cancelled);
       } else {
         job.state = "failed";
-        const why = fault.code === "expired" ? words.expired : fault.message;
+        const why = { expired: words.expired, "signed-out": words.signedOut }[fault.code] ?? fault.message;
         note(job, fault instanceof TypeError ? words.failed : `${words.failed}: ${why}`, "bad");
       }
     }

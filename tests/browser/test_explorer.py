@@ -261,6 +261,30 @@ def test_uploads_wait_while_the_storage_host_is_unreachable(walk: Visit, campus:
     expect(reason).to_be_hidden()
 
 
+def test_an_upload_goes_on_after_its_storage_host_was_away(walk: Visit, campus: Campus, tmp_path: Path) -> None:
+    visitor = walk(ALICE)
+    page = visitor.page
+    (tmp_path / "large.bin").write_bytes(os.urandom(9 * 2**20))
+    visitor.go("/folders/new/")
+    new_folder(page, "away-for-a-while")
+    marker = campus.platform.data / "folders" / MARKER
+    aside = marker.with_name("aside")
+
+    def leave(route: Route) -> None:
+        marker.rename(aside)
+        route.continue_()
+
+    page.route("**/uploads/*", leave, times=1)  # the first part
+    try:
+        with page.expect_response(lambda one: one.request.method == "HEAD" and one.status == 503):
+            page.locator("#pick-files").set_input_files(str(tmp_path / "large.bin"))
+        expect(page.locator(".upload-state")).to_have_text("interrupted, trying again")
+    finally:
+        aside.rename(marker)
+    expect(page.locator(".upload-state")).to_have_text("Uploaded")
+    visitor.complaints.clear()  # the browser tells of what was refused
+
+
 def lose_answers(page: Page) -> list[str]:
     """Let the answer to the next upload of each kind be lost on its way; returns the methods that were answered."""
     devtools, lost = page.context.new_cdp_session(page), list[str]()
