@@ -3,33 +3,40 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Any, ClassVar
 
 import django_filters
 import django_tables2 as tables
+from django import forms
 from django.db.models import Q, QuerySet
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
+from django.utils.http import urlencode
+from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy as _l
 
 from backendai.activity.models import AuditEntry
 from backendai.activity.refusals import PREFIX
 from backendai.activity.services import COMMAND_LINE
+from backendai.core.errors import UserError
 from backendai.texts.isolation import isolated
 from backendai.web.panel.listing import DayFilter, ListPage, PanelFilter, PanelTable
-from backendai.web.templatetags.portal import exact
+from backendai.web.templatetags.portal import amounts, exact
+
+_SHORT, _SHORT_ID = 80, 12  # characters of details that are not folded, and of an ID that is not cut
 
 
 class AuditTable(PanelTable):
     """A table with one row for each audit entry."""
 
-    at = tables.Column(_l("When"))
-    actor = tables.Column(_l("Who"), accessor="actor__email", empty_values=())
-    action = tables.Column(_l("Action"))
-    target_type = tables.Column(_l("Target"))
-    target_id = tables.Column(_l("Target ID"))
-    address = tables.Column(_l("Address"), orderable=False)
-    request_id = tables.Column(_l("Request"), orderable=False)
+    at = tables.Column(_l("When"), attrs={"td": {"class": "audit-when"}})
+    actor = tables.Column(_l("Who"), accessor="actor__email", empty_values=(), attrs={"td": {"class": "audit-who"}})
+    action = tables.Column(_l("Action"), attrs={"td": {"class": "word"}})
+    target_type = tables.Column(_l("Target"), attrs={"td": {"class": "word"}})
+    target_id = tables.Column(_l("Target ID"), attrs={"td": {"class": "word"}})
+    address = tables.Column(_l("Address"), orderable=False, attrs={"td": {"class": "audit-address"}})
+    request_id = tables.Column(_l("Request"), orderable=False, attrs={"td": {"class": "word"}})
     details = tables.Column(_l("Details"), orderable=False)
 
     class Meta(PanelTable.Meta):
@@ -53,12 +60,27 @@ class AuditTable(PanelTable):
         """Return all details as JSON for files."""
         return json.dumps(value, ensure_ascii=False, sort_keys=True)
 
-    def render_details(self, value: Any) -> str:
-        """Return the details as JSON, folded if they are long."""
-        text = json.dumps(_kept_apart(value), ensure_ascii=False, sort_keys=True)
-        if len(text) <= 80:
-            return format_html('<code class="audit-details">{}</code>', text if value else "")
-        return format_html("<details><summary>{}…</summary><code>{}</code></details>", text[:60], text)
+    def render_target_id(self, value: str) -> str:
+        """Return a link to all entries about the target; a long ID is cut."""
+        shown = value if len(value) <= _SHORT_ID else f"{value[:8]}…"
+        return _all_entries("target_id", value, shown)
+
+    def render_request_id(self, value: str) -> str:
+        """Return a link to all entries of the request."""
+        return _all_entries("request_id", value, value)
+
+    def render_details(self, value: dict[str, Any]) -> str:
+        """Return the details as names with values, folded if they are long."""
+        texts = [(name.replace("_", " "), _told(name, each)) for name, each in sorted(value.items())]
+        pairs = format_html_join("", '<span class="audit-detail"><b>{}</b> {}</span> ', texts)
+        if sum(len(name) + len(text) + 1 for name, text in texts) <= _SHORT:
+            return pairs or "–"
+        first = " ".join(f"{name} {text}" for name, text in texts)[: _SHORT - 20]
+        return format_html("<details><summary><bdi>{}…</bdi></summary>{}</details>", first, pairs)
+
+
+def _example(text: str) -> forms.TextInput:
+    return forms.TextInput({"placeholder": text})
 
 
 class AuditFilter(PanelFilter):
@@ -67,8 +89,17 @@ class AuditFilter(PanelFilter):
     search_fields = ("action", "target_id", "actor__email")
     search_hint = _l("Actor, action or ID")
 
-    action = django_filters.CharFilter("action", "startswith", label=_l("Action"), max_length=64)
-    actor = django_filters.CharFilter("actor__email", "iexact", label=_l("By"), max_length=254)
+    rare_fields = ("target_id", "address", "request_id")
+
+    target_type = django_filters.CharFilter(
+        "target_type", label=_l("Target type"), max_length=32, widget=_example("session")
+    )
+    action = django_filters.CharFilter(
+        "action", "startswith", label=_l("Action"), max_length=64, widget=_example("session.create")
+    )
+    actor = django_filters.CharFilter(
+        "actor__email", "iexact", label=_l("By"), max_length=254, widget=_example("ada@example.com")
+    )
     target_id = django_filters.CharFilter("target_id", label=_l("Target ID"), max_length=64)
     address = django_filters.CharFilter("address", label=_l("Address"), max_length=45)
     request_id = django_filters.CharFilter("request_id", label=_l("Request"), max_length=12)
@@ -83,7 +114,7 @@ class AuditFilter(PanelFilter):
 
     class Meta:
         model = AuditEntry
-        fields: ClassVar[list[str]] = ["target_type"]
+        fields: ClassVar[list[str]] = []
 
     def by_outcome(self, rows: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:
         """Return the refused actions, including failed sign-ins, or the others."""
@@ -106,10 +137,26 @@ class AuditList(ListPage):
         return AuditEntry.objects.select_related("actor")
 
 
-def _kept_apart(value: Any) -> Any:
-    """Return details whose texts do not change the writing direction of the text around them."""
-    if isinstance(value, dict):
-        return {name: _kept_apart(each) for name, each in value.items()}
+def _all_entries(field: str, value: str, shown: str) -> SafeString:
+    return format_html('<a href="?{}" title="{}"><code>{}</code></a>', urlencode({field: value}), value, shown)
+
+
+def _told(name: str, value: Any) -> str:
+    """Return a detail as text. Slots are shown as amounts if they still can be parsed."""
+    if name == "slots" and isinstance(value, dict):
+        with suppress(UserError):
+            return amounts(value)
+    return _plain(value)
+
+
+def _plain(value: Any) -> str:
+    """Return a detail as text that does not change the writing direction of the text around it."""
+    if isinstance(value, str):
+        return isolated(value) if value else "–"
     if isinstance(value, list):
-        return [_kept_apart(each) for each in value]
-    return isolated(value) if isinstance(value, str) else value
+        return ", ".join(_plain(each) for each in value) or "–"
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_plain(each)}" for name, each in value.items()) or "–"
+    if isinstance(value, bool):
+        return _("yes") if value else _("no")
+    return "–" if value is None else str(value)

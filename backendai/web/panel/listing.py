@@ -68,6 +68,7 @@ class PanelTable(tables.Table):
 
     class Meta:
         template_name = "web/panel/_table.html"
+        default = "–"
         attrs: ClassVar[dict[str, Any]] = {"class": "rows panel-rows"}
 
 
@@ -91,7 +92,7 @@ class DayFilter(django_filters.DateFilter):
 
 
 class PanelFilter(django_filters.FilterSet):
-    """The filters of a list; the search box looks for words in ``search_fields``."""
+    """The filters of a list; the search box looks for words in ``search_fields``. ``rare_fields`` are folded."""
 
     FILTER_DEFAULTS: ClassVar[dict[Any, Any]] = django_filters.FilterSet.FILTER_DEFAULTS | {
         models.BooleanField: {
@@ -100,6 +101,7 @@ class PanelFilter(django_filters.FilterSet):
         }
     }
     search_fields: ClassVar[tuple[str, ...]] = ()
+    rare_fields: ClassVar[tuple[str, ...]] = ()
     search_hint: str | Promise = _l("Search")
 
     q = django_filters.CharFilter(method="search", label=_l("Search"))
@@ -112,6 +114,11 @@ class PanelFilter(django_filters.FilterSet):
         if is_new:
             say_in_words(form)
         return form
+
+    @property
+    def uses_rare_fields(self) -> bool:
+        """Whether one of the folded filters is set."""
+        return any(self.form[name].value() for name in self.rare_fields)
 
     def search(self, rows: QuerySet[Any], name: str, text: str) -> QuerySet[Any]:
         """Return the rows that contain every word in some search field."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -149,3 +150,32 @@ def test_the_trail_is_shown_without_being_counted(
 )
 def test_a_spreadsheet_takes_no_cell_for_a_formula(value: object, cell: str) -> None:
     assert safe_cell(value) == cell
+
+
+def test_an_entry_of_the_audit_log_reads_as_words_and_leads_to_all_of_its_target(cast: Cast, dana: Client) -> None:
+    target = "b2778ad5-e8cc-4539-a38a-b2add388d31d"
+    audit(
+        cast.dana.pk,
+        "thing.change",
+        "thing",
+        [target],
+        force=False,
+        count=1,
+        names=["a", "b"],
+        note="",
+        slots={"mem": 2**30},
+    )
+    audit(cast.dana.pk, "thing.change", "thing", ["another"])
+    page = dana.get("/manage/audit/").content.decode()
+    assert f'<a href="?target_id={target}" title="{target}"><code>b2778ad5…</code></a>' in page
+    details = dict(re.findall(r'<span class="audit-detail"><b>(\w+)</b> (.*?)</span>', page))
+    assert {name: details[name].strip("\u2068\u2069") for name in ("force", "count", "note")} == {
+        "force": "no",
+        "count": "1",
+        "note": "–",
+    }
+    assert "{" not in details["names"]
+    assert details["slots"] == "1\u00a0GiB"
+    found = dana.get(f"/manage/audit/?target_id={target}").content.decode()
+    assert "another" not in found
+    assert '<details class="panel-filter-rare" open>' in found, "a filter that is set is not folded"
