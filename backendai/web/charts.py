@@ -21,15 +21,25 @@ class Column:
     height: float
 
 
-def columns_of(days: Sequence[Line], slot: str) -> list[Column]:
-    """Return a column for each day. The highest column has the full height of the drawing."""
-    most = max((day.hours.get(slot, 0.0) for day in days), default=0.0) or 1.0
+@dataclass(frozen=True, slots=True)
+class DayChart:
+    """A chart of hours by day. ``most``: the hours of the highest column, which has the full height of the drawing."""
+
+    columns: Sequence[Column]
+    most: float
+    width: int
+    height: int = HEIGHT
+
+
+def chart_of(days: Sequence[Line], slot: str) -> DayChart:
+    """Return a chart with a column for each day."""
+    most = max((day.hours.get(slot, 0.0) for day in days), default=0.0)
     columns = []
     for number, day in enumerate(days):
         hours = day.hours.get(slot, 0.0)
-        height = round(HEIGHT * hours / most, 1)
+        height = round(HEIGHT * hours / (most or 1.0), 1)
         columns.append(Column(day.name, round(hours, 2), number * STEP, HEIGHT - height, height))
-    return columns
+    return DayChart(columns, round(most, 2), STEP * len(days))
 
 
 def usual_slot(slots: Sequence[str]) -> str:

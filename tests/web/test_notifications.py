@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +18,7 @@ from backendai.activity.notices import NoticeKind
 from backendai.compute.notice_models import SessionNotice
 from backendai.compute.status import Status
 from tests.cast import Cast
-from tests.factories import make_running_session
+from tests.factories import make_running_session, make_session
 from tests.web.conftest import HTMX
 
 pytestmark = pytest.mark.django_db
@@ -91,3 +92,14 @@ def test_a_warning_about_a_session_that_has_ended_is_told_as_past(cast: Cast, br
     text = client.get(reverse(LIST), **HTMX).content.decode()
     assert "<span>Was idle</span>" in text and "<span>Was warned of its end</span>" in text
     assert ">Idle</span>" not in text and "Unused for" not in text and "Ends soon" not in text
+
+
+def test_a_batch_session_that_failed_has_the_same_status_as_in_the_list(cast: Cast, browse: Browse) -> None:
+    session = make_session(cast.alice, session_type="batch", startup_command="false")
+    SessionNotice.objects.create(
+        session=session, owner=cast.alice, kind=NoticeKind.FAILED, message="The batch program ended with exit code 1."
+    )
+    ended = {"status": Status.TERMINATED, "result": "FAILED", "ended_at": timezone.now()}
+    type(session).objects.filter(pk=session.pk).update(**ended)
+    text = browse(cast.alice).get(reverse(LIST), **HTMX).content.decode()
+    assert re.findall(r'<span class="status[^>]*>(\w+)<', text) == ["Failed"]

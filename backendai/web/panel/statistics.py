@@ -16,7 +16,7 @@ from backendai.core.csv_cells import csv_lines
 from backendai.core.errors import UserError
 from backendai.texts.messages import in_words, in_words_lazy
 from backendai.usage.statistics import GROUPINGS, Line, Statistics, statistics, unit_of, usual_first
-from backendai.web.charts import HEIGHT, STEP, columns_of, usual_slot
+from backendai.web.charts import chart_of, usual_slot
 from backendai.web.panel.access import PanelPage
 from backendai.web.panel.editing import show_error
 from backendai.web.resources import name_of_slot
@@ -50,8 +50,11 @@ class StatisticsPage(PanelPage, TemplateView):
 
     def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         """Show the page, or send the table as a file."""
-        last = timezone.now().date()
-        form = StatisticsForm(request.GET, initial={"first": usual_first(last), "last": last})
+        asked = request.GET.copy()
+        if not (asked.get("first") or asked.get("last")):
+            last = timezone.now().date()
+            asked["first"], asked["last"] = usual_first(last).isoformat(), last.isoformat()
+        form = StatisticsForm(asked)
         found = self._found(form)
         if found and request.GET.get("export") == "csv":
             answer = StreamingHttpResponse(csv_lines(_rows(found)), content_type="text/csv; charset=utf-8")
@@ -70,9 +73,7 @@ class StatisticsPage(PanelPage, TemplateView):
         query = self.request.GET.copy()
         query["export"] = "csv"
         shown = {
-            "columns": columns_of(found.days, slot),
-            "width": STEP * len(found.days),
-            "height": HEIGHT,
+            "drawn": chart_of(found.days, slot),
             "slot": slot,
             "chart_title": f"{name_of_slot(slot)} {in_words(unit_of(slot))}",
             "headings": [f"{name_of_slot(one)} {in_words(unit_of(one))}" for one in found.slots],

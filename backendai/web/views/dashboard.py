@@ -25,7 +25,7 @@ from backendai.planning.allowances import own_limits
 from backendai.planning.cluster_now import cluster_now
 from backendai.texts.messages import in_words
 from backendai.usage.statistics import statistics, unit_of
-from backendai.web.charts import HEIGHT, STEP, columns_of, usual_slot
+from backendai.web.charts import chart_of, usual_slot
 from backendai.web.gauges import gauges_of, own_use_in, tightest
 from backendai.web.kind_words import words_of
 from backendai.web.launcher.ground import may_see_room
@@ -102,9 +102,7 @@ def _chart(user: User) -> dict[str, Any]:
     found = statistics(user, first=today - timedelta(days=_CHART_DAYS - 1), last=today, by="day")
     slot = usual_slot(found.slots)
     return {
-        "columns": columns_of(found.days, slot),
+        "drawn": chart_of(found.days, slot),
         "title": f"{name_of_slot(slot)} {in_words(unit_of(slot))}",
         "days": _CHART_DAYS,
-        "width": STEP * len(found.days),
-        "height": HEIGHT,
     }

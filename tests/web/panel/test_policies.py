@@ -215,7 +215,8 @@ def test_the_first_day_of_the_calendar_is_answered(used: Cast, dana: Client) -> 
 def test_the_page_shows_table_and_chart_to_administrators_and_a_part_to_domain_admins(used: Cast, dana: Client) -> None:
     path, days = reverse("manage:statistics"), {"first": "2030-01-01", "last": "2030-01-03"}
     page = dana.get(path, days)
-    assert [column.hours for column in page.context["columns"]] == [0, 2.0, 0]
+    assert [column.hours for column in page.context["drawn"].columns] == [0, 2.0, 0]
+    assert '<div class="stat-top number">2.0</div>' in text_of(page), "the height of the highest column"
     assert page.context["slot"] == "cuda.device"
     assert "<title>2030-01-02: 2.0</title>" in text_of(page)
     assert text_of(dana.get(path, days | {"by": "project", "export": "csv"})).splitlines()[-1].startswith("vision,4.00")
@@ -223,4 +224,7 @@ def test_the_page_shows_table_and_chart_to_administrators_and_a_part_to_domain_a
     bob = Client()
     bob.force_login(used.bob)
     assert [name for name, _ in bob.get(path, days).context["rows"]] == ["alice@example.com"]
-    assert dana.get(path).status_code == 200, f"nothing was held in the days before {datetime.now(UTC):%Y-%m-%d}"
+    usual = dana.get(path)
+    today = f"{datetime.now(UTC):%Y-%m-%d}"
+    assert f'value="{today}"' in text_of(usual), "the form shows the days of the table"
+    assert "Nothing was allocated in these days." in text_of(usual)
