@@ -1,5 +1,7 @@
-"""What app proxies know of all endpoints: one immutable picture, which they keep on disk, too. Of tokens it has digests
-alone. Pure but for ``read_table``, which makes five queries."""
+"""The endpoint table, which app proxies keep in memory and in a file: all endpoints, their replicas, digests of tokens.
+
+Only the functions ``read_…`` query the database.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from backendai.compute.status import Status
 from backendai.serving.models import DesiredState, Endpoint, EndpointToken, Replica, ScalingRecord, State
 
 FORMAT = 3
-ANYBODY = "anybody"  # in the place of a token's id where none is needed
+ANYBODY = "anybody"  # replaces a token's id where requests need no token
 _SERVES = (State.LOADING, State.READY)
 _BLOCKS = frozenset({"start-backoff", "no-room", "over-quota", "update-needs-room"})
 _LATELY = timedelta(days=30)
@@ -27,7 +29,7 @@ _LATELY = timedelta(days=30)
 
 @dataclass(frozen=True, slots=True)
 class ReplicaEntry:
-    """A replica that may get requests once this proxy's own probe has had an answer."""
+    """A replica. It gets requests after this proxy's first successful probe."""
 
     id: str
     number: int
@@ -42,7 +44,7 @@ class ReplicaEntry:
 
 @dataclass(frozen=True, slots=True)
 class TokenEntry:
-    """A token by its digest. ``expires_at``: seconds since the epoch, 0: never."""
+    """A token. ``expires_at``: seconds since the epoch; 0: never."""
 
     digest: str
     id: str
@@ -50,16 +52,18 @@ class TokenEntry:
     per_minute: int
 
     def is_over(self, now: float) -> bool:
-        """Return whether it has expired."""
+        """Return whether the token has expired at ``now``, in seconds since the epoch."""
         return bool(self.expires_at) and self.expires_at <= now
 
 
 @dataclass(frozen=True, slots=True)
 class EndpointEntry:
-    """One endpoint. ``why_none``: why it has no replica that serves, for those who wait;
-    ``is_blocked``: and why none will come soon, so that waiting is no use. ``usual_start``: seconds that a replica took
-    lately until it served, 0: not known. ``canary``: per cent of the
-    requests that ``canary_revision`` gets; 0: no share of its own."""
+    """One endpoint.
+
+    ``why_none``: why no replica serves, as a text for waiting callers. ``is_blocked``: no replica will start soon, so
+    callers do not wait. ``usual_start``: seconds from a replica's creation until it serves, as the mean of the last 30
+    days; 0: unknown. ``canary``: the percentage of requests for ``canary_revision``; 0: replicas share equally.
+    """
 
     id: str
     label: str
@@ -93,19 +97,19 @@ class EndpointEntry:
 
     @property
     def is_open(self) -> bool:
-        """Whether requests need no token. What the site does not allow any more holds for endpoints of earlier, too."""
+        """Whether requests need no token: the endpoint is public, and the site still allows that."""
         return self.is_public and bool(settings.SERVING_PUBLIC)
 
 
 @dataclass(frozen=True, slots=True)
 class EndpointTable:
-    """All endpoints by the label of their host name. ``sign``: of everything that was written, to see changes by."""
+    """All endpoints, by the first label of their host names. ``sign``: a text that differs after each change."""
 
     sign: str = ""
     endpoints: dict[str, EndpointEntry] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON values."""
+        """Return the table as JSON values."""
         return {"format": FORMAT, "sign": self.sign, "endpoints": [asdict(one) for one in self.endpoints.values()]}
 
 
@@ -131,15 +135,15 @@ def from_json(said: dict[str, Any]) -> EndpointTable:
 
 
 def read_sign() -> str:
-    """Return a text that changes whenever the table would. One query."""
+    """Return the sign of the table in the database. One query."""
     found = Endpoint.objects.aggregate(number=Count("pk"), versions=Sum("version"))
     return f"{found['number']}.{found['versions'] or 0}"
 
 
 def read_table(now: datetime) -> EndpointTable:
     """Return the table from the database. Five queries, two more if an endpoint has no replica."""
-    sign = read_sign()  # first: what changes meanwhile is read again
-    # Deleted ones stay until their last request is answered: proxies have to say that nothing is open any more.
+    sign = read_sign()  # first, so that changes during the read are read again
+    # Deleted endpoints stay until their last request is complete, as proxies report that no request is open.
     endpoints = list(Endpoint.objects.unfinished().select_related("current", "next").order_by("pk"))
     tokens = _tokens(endpoints, now)
     replicas = _replicas(endpoints)
@@ -174,7 +178,7 @@ def _entry(endpoint: Endpoint, tokens: tuple[TokenEntry, ...], replicas: tuple[R
         is_repeatable=endpoint.is_repeatable,
         model_name=endpoint.current.model_name if endpoint.current else "",
         name=endpoint.name,
-        origins=(*portal_origins(), *endpoint.origins),  # the page of the endpoint sends requests, too
+        origins=(*portal_origins(), *endpoint.origins),  # the endpoint's page sends requests too
         warm_up=endpoint.warm_up,
         affinity=endpoint.affinity,
         canary=endpoint.canary if endpoint.next else 0,
@@ -224,7 +228,7 @@ def _replicas(endpoints: list[Endpoint]) -> defaultdict[UUID, list[ReplicaEntry]
 
 
 def _reasons(endpoints: list[Endpoint]) -> dict[UUID, str]:
-    """Return the newest decision about each endpoint without a replica, in words; reads one row of each."""
+    """Return the text of each endpoint's newest decision. One query, at most one row per endpoint."""
     if not endpoints:
         return {}
     newest = ScalingRecord.objects.filter(endpoint=OuterRef("pk")).order_by("-updated_at", "-pk").values("message")[:1]
@@ -233,7 +237,7 @@ def _reasons(endpoints: list[Endpoint]) -> dict[UUID, str]:
 
 
 def _usual_starts(endpoints: list[Endpoint]) -> dict[UUID, float]:
-    """Return how many seconds replicas of each endpoint took from their creation until they served."""
+    """Return the mean seconds from a replica's creation until it served, by endpoint. One query."""
     rows = Replica.objects.filter(
         endpoint__in=endpoints, ready_at__isnull=False, created_at__gt=timezone.now() - _LATELY
     )
@@ -242,7 +246,7 @@ def _usual_starts(endpoints: list[Endpoint]) -> dict[UUID, float]:
 
 
 def _coming(endpoints: list[Endpoint]) -> set[UUID]:
-    """Return the endpoints of which a replica has found its place and starts."""
+    """Return the endpoints with a replica that is placed and starts. One query."""
     if not endpoints:
         return set()
     rows = Replica.objects.filter(endpoint__in=endpoints, state__in=(State.STARTING, State.LOADING))

@@ -97,7 +97,7 @@ class EndpointDoor:
             with pool.admitted(token, lambda: transport.abort() if transport else None):
                 return await self._answer(request, pool, token, beginning)
         except (ReplicaDisconnected, CallerLeft):
-            return _last(web.Response(status=502))  # nobody reads it: the connection is gone
+            return _last(web.Response(status=502))  # not read: the connection is closed
         except Stopped:
             return self._refuse(request, pool, stopped())
         except Refused as refused:
@@ -157,7 +157,7 @@ class EndpointDoor:
                 assert fault is not None
                 if not _is_away(fault) or time.monotonic() >= patience:
                     raise broken(fault) from fault
-                # Its agent starts again, or is gone: nothing has reached a replica, so the request can wait for one.
+                # The agent restarts or is lost: the request has reached no replica, so it can wait.
                 with pool.counters.queued.one_more():
                     await asyncio.sleep(AGAIN_SECONDS)
                 tried.clear()
@@ -194,7 +194,7 @@ class EndpointDoor:
             counters.left()
             raise
         except NoTunnel:
-            raise  # nothing has reached the replica: there is nothing to count
+            raise  # the request has not reached the replica: no fault to count
         except (aiohttp.ClientError, TimeoutError, TooLarge, ReplicaDisconnected) as error:
             if body is not None and body.fault is not None:
                 counters.left()
@@ -226,7 +226,7 @@ class EndpointDoor:
             return known
         if tried:
             return None
-        if pool.waiting >= endpoint.queue and not was_held:  # those that woke it have waited in line already
+        if pool.waiting >= endpoint.queue and not was_held:  # held requests have waited already
             message = f"All replicas are busy, and at most {endpoint.queue} requests may wait. Try again in a moment."
             raise Refused(503, "queue-full", message, retry_after=_usual_wait(pool))
         try:
@@ -257,7 +257,7 @@ class EndpointDoor:
                 raise Refused(503, code, message, retry_after=endpoint.usual_start or 10) from None
 
     def _note_broken(self, known: Known, error: Exception) -> None:
-        if not _is_away(error):  # an agent out of reach says nothing of a revision
+        if not _is_away(error):  # an unreachable agent is no fault of the revision
             known.requests += 1
             known.errors += 1
         message = getattr(error, "message", "") or _WORDS.get(type(error), type(error).__name__)

@@ -42,7 +42,7 @@ class Keeper:
         self.table, self._read_at, self._confirmed_at = EndpointTable(), 0.0, 0.0
         self._is_away = False
         self._turn, self._looked_at = asyncio.Lock(), -AGAIN_SECONDS
-        self._next: asyncio.Task[bool] | None = None  # the look that has not begun to read
+        self._next: asyncio.Task[bool] | None = None  # the next read, not started yet
         self._looks: set[asyncio.Task[bool]] = set()
 
     @property
@@ -67,7 +67,7 @@ class Keeper:
                 await self.look()
 
     async def ask(self, question: Callable[[], _Answer]) -> _Answer:
-        """Run a database query in a thread and return its result. Raises Away on a database error or after ten
+        """Run a database query in a thread and return its result. Raises DatabaseUnavailable on an error or after ten
         seconds.
         """
 
@@ -116,8 +116,8 @@ class Keeper:
     async def _look_soon(self) -> bool:
         async with self._turn:
             await asyncio.sleep(max(0.0, self._looked_at + AGAIN_SECONDS - time.monotonic()))
-            self._looked_at, self._next = time.monotonic(), None  # what is asked from now on needs a later look
-            with contextlib.suppress(Exception):  # the look of every second meets and logs the same
+            self._looked_at, self._next = time.monotonic(), None  # callers from now on need a later read
+            with contextlib.suppress(Exception):  # the read of every second logs the same error
                 await self._look()
                 return not self._is_away
         return False
@@ -141,7 +141,7 @@ class Keeper:
 
     def _take(self, table: EndpointTable) -> None:
         if table != self.table:
-            self._on_change(table)  # first: a change that could not be taken is a change at the next look, too
+            self._on_change(table)  # first: a change that fails here is repeated by the next read
         self.table, self._read_at = table, time.monotonic()
 
     def _save(self, table: EndpointTable) -> None:

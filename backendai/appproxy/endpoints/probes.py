@@ -45,7 +45,7 @@ class Prober:
                     continue
                 listed.add(pk)
                 if now >= self._due.get(pk, 0.0):
-                    self._due[pk] = now + EVERY_SECONDS + PATIENCE_SECONDS  # its end says when it is due again
+                    self._due[pk] = now + EVERY_SECONDS + PATIENCE_SECONDS  # changed when this probe ends
                     task = asyncio.create_task(self._probe(pool, known))
                     self._running.add(task)
                     task.add_done_callback(self._running.discard)

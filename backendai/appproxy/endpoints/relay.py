@@ -45,7 +45,7 @@ class Body:
         self._pieces, self._most = pieces_of(request), most
         self._kept, self._is_whole = bytearray(whole or b""), whole is not None
         self._size = len(self._kept)
-        self.fault: TooLarge | StalledBody | None = None  # the client that sends it tells of another error
+        self.fault: TooLarge | StalledBody | None = None  # the HTTP client reports another error
 
     @property
     def can_repeat(self) -> bool:
@@ -80,8 +80,8 @@ async def begin(
     aiohttp.ClientError, TimeoutError or TooLarge.
     """
     upgrade = wants_websocket(request)
-    # A server may answer before it has read a body; what it has not read would become the head of the next request.
-    # After a body a connection is therefore used again for the same token only.
+    # A server may answer before it has read the body, and then reads the rest as the next request. After a body the
+    # connection is therefore used again for the same token only.
     apart = upgrade or (body is not None and endpoint.is_open)
     target = known.target(token)
     headers = to_app(
@@ -92,7 +92,7 @@ async def begin(
         has_body=body is not None,
     )
     if endpoint.is_open and (own := request.headers.get("Authorization")):
-        headers["Authorization"] = own  # it is no token of ours
+        headers["Authorization"] = own  # not a token of the platform
     url = URL(address_through(target, request.raw_path), encoded=True)
     async with endpoints.client_for(apart=apart).request(
         request.method,
@@ -119,7 +119,8 @@ async def pass_back(
 ) -> web.StreamResponse:
     """Stream the replica's answer to the caller, and return the response. The CORS headers are the endpoint's, not the
     replica's. ``heard`` is called with every piece; ``is_last``: the connection closes after the answer. If the
-    replica breaks off, aborts the connection, so that the caller sees it. Raises BrokeOff, CallerLeft.
+    replica breaks off, aborts the connection, so that the caller sees it. Raises
+    ReplicaDisconnected, CallerLeft.
     """
     if answer.status == 101:
         return await join(request, answer, target, heard=heard)

@@ -21,7 +21,7 @@ from backendai.scheduler.serving import balance
 from backendai.serving.endpoint_table import ANYBODY, EndpointEntry, ReplicaEntry
 from backendai.serving.services.readings import ReplicaReading
 
-FRESH_SECONDS = 8.0  # so long a piece of an answer stands for an answered probe
+FRESH_SECONDS = 8.0  # a part of an answer replaces a probe for so long
 
 
 class Blocked(Exception):
@@ -40,8 +40,8 @@ class Known:
 
     entry: ReplicaEntry
     has_answered: bool = False
-    answered_at: float = 0.0  # first, by this proxy's monotonic clock; 0: long ago
-    heard_at: float = -FRESH_SECONDS  # when a piece of an answer came
+    answered_at: float = 0.0  # the first answer, in monotonic seconds; 0: long ago
+    heard_at: float = -FRESH_SECONDS  # the latest part of an answer
     missed: int = 0
     broken: int = 0
     times: int = 0
@@ -231,7 +231,7 @@ class Pool:
                 return await turn
         except BaseException:
             if turn.done() and not turn.cancelled() and turn.exception() is None:
-                self.give_back(turn.result())  # it was handed over in the moment in which nobody waited any more
+                self.give_back(turn.result())  # handed over just as the wait ended
             else:
                 self._leave(token, turn)
             raise

@@ -95,7 +95,8 @@ class Endpoints:
 
     async def find(self, host: str) -> Pool | None:
         """Return the pool of an endpoint that the endpoint table does not contain yet. Reads the database once for
-        each host name; an unknown name stays unknown, as names contain random ids. Raises Away.
+        each host name; an unknown name stays unknown, as names contain random ids.
+        Raises DatabaseUnavailable.
         """
         if host in self._strange_hosts:
             return None
@@ -108,7 +109,7 @@ class Endpoints:
         return pool
 
     async def wake(self, pool: Pool) -> None:
-        """Request the first replica of an endpoint that is scaled to zero. Raises Away."""
+        """Request the first replica of an endpoint that is scaled to zero. Raises DatabaseUnavailable."""
         await self.keeper.ask(lambda: note_wake(UUID(pool.endpoint.id), now=timezone.now()))
 
     def client_for(self, *, apart: bool) -> aiohttp.ClientSession:
@@ -123,7 +124,7 @@ class Endpoints:
                 self.pools[label] = Pool(endpoint, time.monotonic, lambda: self.proxies)
         for label in [label for label in self.pools if label not in table.endpoints]:
             pool = self.pools.pop(label)
-            pool.update(replace(pool.endpoint, is_stopped=True, replicas=()))  # for those who wait
+            pool.update(replace(pool.endpoint, is_stopped=True, replicas=()))  # ends the waits
 
     def _soon(self, seconds: float) -> float:
         """Return the pause before the next round: short while a request waits for the first replica."""

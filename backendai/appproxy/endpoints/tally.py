@@ -100,7 +100,7 @@ class Rates:
             return 0.0
         now, pace = self._now(), 60.0 / per_minute
         full = max(self._full_at.get(key, now), now)
-        wait = full - now - pace * (max(per_minute // 6, 1) - 1)  # ten seconds' worth at once
+        wait = full - now - pace * (max(per_minute // 6, 1) - 1)  # bursts of ten seconds' requests
         if wait > 1e-9:
             return wait
         self._full_at[key] = full + pace
