@@ -13,7 +13,7 @@ import uvloop
 
 from backendai.core.errors import UserError
 from backendai.core.open_files import raise_open_files
-from backendai.core.storage_layout import MARKER, Marker, write_marker
+from backendai.core.storage_layout import MARKER, Marker, StorageMissing, read_marker, write_marker
 from backendai.files.config import FilesSettings, read_settings
 from backendai.files.server import serve
 
@@ -53,9 +53,18 @@ def prepare_host(root: Path, marker: Marker) -> None:
             os.chown(root, marker.uid, marker.uid)
         root.chmod(0o711)  # engines need to traverse it on root-squashed shares
     except FileExistsError as error:
-        raise UserError(f"{root} has a {MARKER} already: it is a storage host.") from error
+        raise UserError(_why_prepared(root, marker)) from error
     except OSError as error:
         raise UserError(f"{root} cannot be prepared: {error.strerror}.") from error
+
+
+def _why_prepared(root: Path, marker: Marker) -> str:
+    try:
+        read_marker(root, host=marker.host, deployment=marker.deployment)
+    except StorageMissing as error:
+        advice = "To use its folders in this platform, delete the file and run manage.py adopt_folders --write."
+        return f"{root} has a {MARKER} already. {error} {advice}"
+    return f"{root} has the {MARKER} of this storage host already."
 
 
 def _prepare(settings: FilesSettings, name: str, uid: int | None, once: Path | None) -> None:

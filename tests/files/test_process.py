@@ -14,7 +14,7 @@ from pytest_django import Settings as SettingsWrapper
 from backendai.core.errors import UserError
 from backendai.core.storage_layout import Marker, read_marker
 from backendai.files.config import read_settings
-from backendai.files.process import run
+from backendai.files.process import prepare_host, run
 from backendai.ops import fleet, ports
 from backendai.ops.data_folder import Refused
 from backendai.ops.doctor.storage import file_system, storage
@@ -116,6 +116,14 @@ def test_the_first_start_makes_the_host_of_this_machine(tmp_path: Path, settings
     host.delete()
     seed_storage(tmp_path)
     assert not StorageHost.objects.exists(), "what an administrator has deleted stays so"
+
+
+def test_a_host_of_another_platform_is_named_with_the_way_to_its_folders(tmp_path: Path) -> None:
+    root = prepare(tmp_path / "host")
+    with pytest.raises(UserError, match=f"storage host local of deployment {DEPLOYMENT}.*adopt_folders"):
+        prepare_host(root, Marker("d-new", "local", os.geteuid()))
+    with pytest.raises(UserError, match="of this storage host already"):
+        prepare_host(root, Marker(DEPLOYMENT, "local", os.geteuid()))
 
 
 def test_doctor_looks_at_marker_room_and_network(
