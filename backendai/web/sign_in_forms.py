@@ -30,9 +30,11 @@ class LoginForm(account_forms.LoginForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        attributes = {"autocomplete": "username", "autofocus": True}
+        attributes = {"autocomplete": "username"}
         email = forms.EmailField(label=_("E-mail address"), max_length=254, widget=forms.EmailInput(attrs=attributes))
         password = self.fields["password"]
+        # After a rejected attempt the address is kept, and the password is to be typed again.
+        (password if self.data.get("username") else email).widget.attrs["autofocus"] = True
         password.label, password.help_text = _("Password"), ""
         password.widget.attrs.pop("placeholder", None)
         self.fields.clear()

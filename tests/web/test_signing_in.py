@@ -38,6 +38,18 @@ def test_it_refuses_a_wrong_password_without_saying_which_part_was_wrong(cast: C
         assert b"Wrong e-mail address or password" in answer.content
 
 
+def test_the_cursor_is_in_the_address_at_first_and_in_the_password_after_a_wrong_one(cast: Cast) -> None:
+    def focused(answer: Any) -> list[str]:
+        page = answer.content.decode()
+        return [
+            field for field in ("username", "password") if re.search(f'<input[^>]*name="{field}"[^>]* autofocus', page)
+        ]
+
+    assert focused(Client().get(reverse("web:login"))) == ["username"]
+    for given, name in (({"username": "alice@example.com"}, "password"), ({}, "username")):
+        assert focused(Client().post(reverse("web:login"), given | {"password": "guess"})) == [name]
+
+
 def test_it_does_not_redirect_to_another_site_after_signing_in(cast: Cast) -> None:
     form = {"username": "alice@example.com", "password": PASSWORD, "next": "https://evil.example/"}
     assert Client().post(reverse("web:login"), form)["Location"] == reverse("web:sessions")
