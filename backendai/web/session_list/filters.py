@@ -44,7 +44,7 @@ class SessionListFilter(django_filters.FilterSet):
     owner = django_filters.CharFilter(method="of_owner", label=_("Owner"), max_length=254)
     project = django_filters.CharFilter(method="of_project", label=_("Project"), max_length=64)
     domain = django_filters.CharFilter(method="of_domain", label=_("Domain"), max_length=64)
-    id = django_filters.UUIDFilter(label=_("Session id"))
+    id = django_filters.UUIDFilter(label=_("Session ID"))
 
     class Meta:
         model = ComputeSession
