@@ -33,14 +33,16 @@ class EditForm(forms.ModelForm):
     """The form of one row. ``groups`` are headings with their fields; fields without a group come first."""
 
     groups: ClassVar[tuple[tuple[str | Promise, tuple[str, ...]], ...]] = ()
+    words_for_none: ClassVar[Mapping[str, str | Promise]] = {}  # the empty choice of a field, other than "none"
     shown_at: ClassVar[Mapping[str, str]] = {}  # where a verb calls something otherwise than the form: its field
     version = forms.CharField(required=False, widget=forms.HiddenInput)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        for field in self.fields.values():
+        for name, field in self.fields.items():
             if isinstance(field, forms.ModelChoiceField) and field.empty_label:
-                field.empty_label = _("choose one") if field.required else _("none")
+                usual = _("choose one") if field.required else _("none")
+                field.empty_label = str(self.words_for_none.get(name, usual))
         say_in_words(self)
         if self.instance.pk and not self.instance._state.adding:
             self._stored_version = version_of(self.instance, self._names())

@@ -102,13 +102,13 @@ class PresetForm(EditForm):
         label=_l("Order"), initial=0, min_value=0, help_text=_l("Lower numbers come first; ties are sorted by name.")
     )
 
+    words_for_none: ClassVar[dict[str, Any]] = {"resource_group": _l("all groups")}
+
     class Meta:
         model = ResourcePreset
         fields: ClassVar[list[str]] = ["name", "resource_group", "slots", "shm_bytes", "rank"]
         help_texts: ClassVar[dict[str, Any]] = {
-            "resource_group": _l(
-                "Empty: for all groups. A preset of the group takes precedence over one of the same name for all."
-            ),
+            "resource_group": _l("A preset of a group takes precedence over one of the same name for all groups."),
         }
 
 

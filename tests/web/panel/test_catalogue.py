@@ -48,6 +48,7 @@ def shown(client: Client, path: str) -> dict[str, Any]:
 
 def test_a_preset_is_made_changed_and_deleted(dana: Client) -> None:
     group = make_group()
+    assert '<option value="" selected>all groups</option>' in dana.get(f"{PRESETS}new/").content.decode()
     sent = {"name": "gpu", "slots": "cpu=4, mem=16g", "rank": "1", "shm_bytes": "1g"}
     assert dana.post(f"{PRESETS}new/", sent | {"resource_group": group.pk}).status_code == 302
     preset = ResourcePreset.objects.get()
