@@ -43,6 +43,7 @@ class LaunchAddress {
     for (const name of new Set([...Object.keys(this.usual), ...sent.keys()])) {
       if ([...LaunchAddress.NEVER, ...LaunchAddress.ROLES].includes(name) || this.form.elements[name]?.disabled) continue;
       if (preset && (["cpu", "mem", "mem_unit", "shm", "shm_unit"].includes(name) || name.startsWith("slot."))) continue;
+      if (name === "depends_when" && !sent.has("depends_on")) continue; // without sessions to wait for it says nothing
       const values = valuesOf(name).map((value) => this.shown(name, value));
       if (LaunchAddress.same(values, this.usual[name] ?? [])) continue;
       for (const value of values.length ? values : [""]) query.append(name, value);

@@ -50,6 +50,7 @@ def test_five_steps_are_gone_through_in_any_order_and_with_three_buttons(walk: V
     page.get_by_role("button", name="Skip to review").click()
     expect(_title(page)).to_have_text(REVIEW)
     expect(page.get_by_role("button", name="Skip to review")).to_be_hidden()
+    expect(page).to_have_url(re.compile(r"/sessions/new/\?step=5$"))  # nothing else, while nothing was filled in
     expect(page.get_by_role("button", name="Launch", exact=True)).to_be_enabled()
 
 
