@@ -115,7 +115,7 @@ def _ssh(session: ComputeSession, *, is_own: bool) -> Action:
     if not session.kind.has_shell:
         return Action("ssh", "SFTP", "link", reverse("web:folders_sftp"))
     obstacle = _no_terminal(session) if is_own else _("Only its owner can use a session by SSH.")
-    return Action("ssh", "SSH", "link", reverse("web:session_ssh", args=[session.pk]), "ssh", obstacle)
+    return Action("ssh", "SSH", "key", reverse("web:session_ssh", args=[session.pk]), "ssh", obstacle)
 
 
 def _template(session: ComputeSession, *, is_own: bool) -> list[Action]:
