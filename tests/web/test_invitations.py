@@ -66,7 +66,8 @@ def test_a_newcomer_sets_up_the_second_factor_that_the_site_demands(world: World
     client.get(link_to(world))
     client.post(ACCEPT, {"full_name": "Nora", "password": PASSWORD, "again": PASSWORD})
     assert client.get("/")["Location"] == "/account/security/"
-    assert client.get("/account/security/").status_code == 200
+    page = client.get("/account/security/").content.decode()
+    assert "You need a second factor here" in page and "/account/tokens/" not in page
     assert client.get("/api/v1/sessions/").json()["code"] == "second-factor-required"
 
 

@@ -15,7 +15,7 @@ from django.contrib.auth.decorators import login_required
 from django.db import transaction
 from django.forms import Form, ValidationError
 from django.http import Http404, HttpResponse, HttpResponseBase
-from django.shortcuts import redirect, render
+from django.shortcuts import redirect
 from django.urls import reverse_lazy
 from django.utils import timezone
 from django.utils.decorators import method_decorator
@@ -29,6 +29,7 @@ from backendai.accounts.second_factors import is_required_of, spend_code
 from backendai.accounts.sign_ins import login_moved
 from backendai.activity.services import audit
 from backendai.texts.translation import ngettext
+from backendai.web.account_pages import account_page
 from backendai.web.requests import PageRequest
 from backendai.web.views.sign_in import entrance
 
@@ -43,7 +44,6 @@ def security(request: PageRequest) -> HttpResponse:
     factors = list(Authenticator.objects.filter(user=request.user).order_by("created_at"))
     codes = next((one.wrap() for one in factors if one.type == "recovery_codes"), None)
     context = {
-        "section": "account",
         "app": next((one for one in factors if one.type == "totp"), None),
         "passkey_list": [(one, one.wrap()) for one in factors if one.type == "webauthn"],
         "codes": codes,
@@ -54,7 +54,7 @@ def security(request: PageRequest) -> HttpResponse:
         "here": request.session.session_key,
         **entrance(request),
     }
-    return render(request, "mfa/index.html", context)
+    return account_page(request, "mfa_index", context)
 
 
 @require_POST
