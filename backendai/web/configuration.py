@@ -13,6 +13,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy as _l
 
 from backendai.core.durations import describe_duration
+from backendai.core.slots import format_size
 
 # What is shown at all. What is not named here is not shown, whatever it is called.
 SHOWN: tuple[tuple[str | Promise, tuple[str, ...]], ...] = (
@@ -37,6 +38,7 @@ SHOWN: tuple[tuple[str | Promise, tuple[str, ...]], ...] = (
     ),
     (_l("Secrets"), ("SECRET_KEY", "TICKET_KEY")),
 )
+_SIZES = ("SCRATCH_BYTES", "DISK_RESERVE")
 _SECRET = re.compile(r"key|secret|password|token", re.IGNORECASE)
 
 
@@ -54,6 +56,8 @@ def masked(name: str, value: Any) -> str:
         return _("not set")
     if _SECRET.search(name):
         return _("set, not shown")
+    if name in _SIZES:
+        return format_size(value)
     if isinstance(value, timedelta):
         return describe_duration(value)
     if isinstance(value, bool):

@@ -164,9 +164,9 @@ def _apps() -> Part:
 def _reachability(now: datetime) -> Part:
     since = Reachability.objects.values_list("since", flat=True).first()
     if since is None:
-        return Part(_("Node API"), None, _("no data yet"))
+        return Part(_("Agent API"), None, _("no data yet"))
     return Part(
-        _("Node API"),
+        _("Agent API"),
         True,
         _("reachable without interruption for %(time)s") % {"time": describe_duration(now - since)},
     )

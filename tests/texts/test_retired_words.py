@@ -14,7 +14,6 @@ ALLOWED = {
     "memory node %(numa)s": "a node of memory (NUMA), not an agent",
     "A cluster template has a list of nodes.": "nodes is the key of the official format",
     "A cluster has one main node.": "nodes is the key of the official format",
-    "Node API": "the name of the address at which agents report",
     "Announce maintenance or news here.": "news in the plain sense, not a notification",
 }
 _ENVIRONMENT = re.compile(r"environment[ -]variables?|python environments?|virtual environments?", re.IGNORECASE)

@@ -209,6 +209,7 @@ def test_information_tells_versions_and_health_and_no_secret(
         ("URL", f"http://[{CANARY}", "set, not shown"),
         ("TIME", timedelta(minutes=5), "5 min"),
         ("FLAG", False, "no"),
+        ("SCRATCH_BYTES", 10 * 2**30, "10 GiB"),
     ],
 )
 def test_what_is_shown_of_a_setting_holds_no_secret(name: str, value: Any, shown: str) -> None:
