@@ -15,6 +15,8 @@ class Faults {
     form.addEventListener("input", ({ target }) => this.type(this.placeOf(target)));
     form.addEventListener("change", ({ target }) => this.visited.add(this.placeOf(target)));
     form.addEventListener("focusout", ({ target, relatedTarget }) => this.leave(this.placeOf(target), relatedTarget));
+    addEventListener("pointerdown", ({ button }) => (this.pressed = button === 0), true);
+    for (const end of ["pointerup", "pointercancel"]) addEventListener(end, () => this.release(), true);
   }
   // What the portal says now; ``all`` also what nobody has come to yet.
   take(template, all = false) {
@@ -74,7 +76,15 @@ class Faults {
     if (this.all || field.value?.trim() || field.matches("[type=radio], [type=checkbox], [type=file]")) return true;
     return this.visited.has(place);
   }
+  // The click comes after this event.
+  release() {
+    this.pressed = false;
+    if (this.late) setTimeout(() => this.show());
+  }
+  // A fault that comes or goes moves what is below: during a press the button would leave the pointer, and lose its click.
   show() {
+    this.late = this.pressed;
+    if (this.late) return;
     const before = new Set(this.mine.filter((each) => each.isConnected).map((each) => this.placeOf(each)));
     this.clear();
     const said = this.list.filter((fault) => this.isSaid(fault, before));

@@ -199,6 +199,21 @@ def test_a_batch_session_needs_a_command_a_time_ahead_and_a_timeout_of_some_leng
     expect(visitor.status).to_have_text("Failed")
 
 
+def test_a_fault_that_appears_under_the_pointer_does_not_cost_the_click(walk: Visit) -> None:
+    page = _form(walk).page
+    page.get_by_role("radio", name=re.compile("^Batch")).check()
+    command, add = page.get_by_label("Startup command"), page.get_by_role("button", name="Add value")
+    expect(page.locator(".outlook-line")).to_contain_text("Startup command:")  # left empty, it has a fault
+    add.scroll_into_view_if_needed()
+    command.evaluate("(field) => field.focus({ preventScroll: true })")
+    expect(command).not_to_have_attribute("aria-invalid", "true")
+    add.hover()
+    page.mouse.down()
+    page.mouse.up()
+    expect(page.get_by_label("Name of the value")).to_be_focused()
+    expect(command).to_have_attribute("aria-invalid", "true")
+
+
 def test_an_administrator_launches_for_somebody_whom_the_search_finds(walk: Visit, campus: Campus) -> None:
     visitor = _form(walk, ADMIN)
     page = visitor.page
