@@ -161,6 +161,19 @@ def format_amount(name: str, amount: int) -> str:
     return format_size(amount // MILLI) if is_size(name) else decimal_text(amount)
 
 
+def written_amount(name: str, value: Any) -> Any:
+    """Return an amount as people write it into a document: ``1g``, ``512m``, 2 or 0.5. Unchanged if it is none."""
+    try:
+        amount = parse_amount(name, value, field=name)
+    except UserError:
+        return value
+    if not is_size(name):
+        return float(decimal_text(amount)) if amount % MILLI else amount // MILLI
+    size = amount // MILLI
+    unit = next((unit for unit in "tgmk" if size and size % int(_BINARY_UNITS[unit]) == 0), "")
+    return f"{size // int(_BINARY_UNITS[unit])}{unit}"
+
+
 def amount_in_words(name: str, amount: int) -> str:
     """Return an amount with its resource: ``2 CPU cores``, ``4 GiB of memory``, ``1 rocm.device``."""
     number = format_amount(name, amount)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from backendai.core.secret_names import looks_secret
+from backendai.core.slots import written_amount
 from backendai.core.written_documents import written
 from backendai.templates.documents import SESSION_KEYS
 
@@ -31,8 +32,16 @@ def document_to_save(said: Mapping[str, Any]) -> str:
     return written(({"params": parameters} if parameters else {}) | kept)
 
 
+def _with_written_amounts(part: Mapping[str, Any]) -> dict[str, Any]:
+    resources = part.get("resources")
+    if not isinstance(resources, Mapping):
+        return dict(part)
+    return {**part, "resources": {name: written_amount(name, value) for name, value in resources.items()}}
+
+
 def _without_secrets(part: Mapping[str, Any], parameters: dict[str, Any]) -> dict[str, Any]:
-    """Return a part of the document with a gap for each secret, and add its parameter."""
+    """Return a part of the document with a gap for each secret, and add its parameter. Amounts become brief."""
+    part = _with_written_amounts(part)
     if not part.get("environ"):
         return dict(part)
     environ = {}

@@ -44,6 +44,8 @@ def test_the_placement_says_how_many_replicas_find_room(alice: Client, cast: Cas
     assert "2 of at most 3 replicas find room now" in page
     assert "1 CPU core, 512 MiB of memory" in page
     assert not Endpoint.objects.exists()
+    assert 'id="endpoint-preview"' in page
+    assert page.count('formaction="/endpoints/new/#endpoint-preview"') == 2, "the browser scrolls to the answer"
 
 
 def test_access_and_sleep_are_asked_for(alice: Client, cast: Cast) -> None:

@@ -187,6 +187,16 @@ def test_it_says_so_when_the_session_has_ended_already(cast: Cast, browse: Brows
     assert "already ended" in str(next(iter(get_messages(answer.wsgi_request))))
 
 
+def test_a_batch_session_that_failed_ends_in_red_and_without_empty_charts(cast: Cast, browse: Browse) -> None:
+    session = make_running_session(cast.alice, session_type="batch", startup_command="false")
+    ended = {"status": Status.TERMINATED, "result": "FAILED", "ended_at": timezone.now()}
+    type(session).objects.filter(pk=session.pk).update(**ended)
+    page = text_of(browse(cast.alice).get(reverse("web:session", args=[session.pk])))
+    assert '<div class="alert alert-danger notice state-notice">' in page
+    assert "nothing was measured" in page
+    assert "usage-chart" not in page
+
+
 def test_it_refuses_to_end_a_session_without_the_forms_token(cast: Cast) -> None:
     session = make_running_session(cast.alice)
     client = Client(enforce_csrf_checks=True)

@@ -249,6 +249,8 @@ def test_a_session_and_a_recent_launch_are_saved_as_a_template(site: Cast, brows
         form = client.get(f"/templates/new/?{query}").context["form"]
         text = form["text"].value()
         assert "secret-text" not in text and "${{ params.api_key }}" in text
+        assert "resources:\n  cpu: 2\n  mem: 1g\n" in text, "amounts as people write them"
+        assert dict(form.fields["icon"].choices)["chart-bar"] == "Chart"
         values = {"name": query[:6], "place": "private/", "icon": "box", "text": text}
         assert client.post("/templates/new/", values).status_code == 302
     assert browse(site.bob).get(f"/templates/new/?session={session.pk}").context["form"]["name"].value() is None

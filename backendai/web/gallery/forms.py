@@ -51,12 +51,27 @@ class VersionForm(forms.Form):
             self.fields["text"].widget.attrs["data-line"] = line
 
 
+_ICON_NAMES = {
+    "stack-2": gettext_lazy("Layers"),
+    "terminal-2": gettext_lazy("Terminal"),
+    "player-play": gettext_lazy("Play"),
+    "cpu": gettext_lazy("Processor"),
+    "chart-bar": gettext_lazy("Chart"),
+    "database": gettext_lazy("Database"),
+    "network": gettext_lazy("Network"),
+    "package": gettext_lazy("Package"),
+    "box": gettext_lazy("Box"),
+    "tool": gettext_lazy("Tool"),
+}
+_ICONS = [(icon, _ICON_NAMES[icon]) for icon in ICONS]
+
+
 class LookForm(forms.Form):
     """The title, description, icon and deprecation reason of a template."""
 
     title = forms.CharField(max_length=128, required=False, label=gettext_lazy("Title"))
     description = forms.CharField(max_length=500, required=False, label=gettext_lazy("Description"))
-    icon = forms.ChoiceField(choices=[(icon, icon) for icon in ICONS], label=gettext_lazy("Icon"))
+    icon = forms.ChoiceField(choices=_ICONS, label=gettext_lazy("Icon"))
     deprecated = forms.CharField(
         max_length=255,
         required=False,
@@ -74,7 +89,7 @@ class TemplateForm(VersionForm):
     place = forms.ChoiceField(label=gettext_lazy("For whom"))
     title = forms.CharField(max_length=128, required=False, label=gettext_lazy("Title"))
     description = forms.CharField(max_length=500, required=False, label=gettext_lazy("Description"))
-    icon = forms.ChoiceField(choices=[(icon, icon) for icon in ICONS], label=gettext_lazy("Icon"))
+    icon = forms.ChoiceField(choices=_ICONS, label=gettext_lazy("Icon"))
     field_order = ["name", "place", "title", "description", "icon", "text"]
 
     def __init__(self, *args: Any, user: User, **kwargs: Any) -> None:

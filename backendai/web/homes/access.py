@@ -84,7 +84,7 @@ def home_page(
     """Return a page about the home folder. Its content policy allows images that its script has fetched."""
     session = find_session(request, session_id)
     shown = {"session": session, "may_change": "fault" not in context, "is_ready": "fault" not in context}
-    shown |= explored(session) | {"is_own": session.owner_id == request.user.pk} | context
+    shown |= explored(session) | {"section": "sessions", "is_own": session.owner_id == request.user.pk} | context
 
     def page(request: HttpRequest) -> HttpResponse:
         return render(request, f"web/homes/{name}.html", shown, status=status)

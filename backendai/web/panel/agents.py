@@ -25,7 +25,7 @@ from backendai.web.panel.access import PanelPage
 from backendai.web.panel.agent_devices import device_rows
 from backendai.web.panel.listing import ListPage, PanelFilter, PanelTable
 from backendai.web.resources import Bar, bars_of
-from backendai.web.templatetags.panel_table import use_bars
+from backendai.web.templatetags.panel_table import load_bars, use_bars
 from backendai.web.templatetags.portal import ago, status
 
 _MOST_KERNELS = 100
@@ -40,7 +40,7 @@ class AgentTable(PanelTable):
     status = tables.Column(_l("Status"))
     schedulable = tables.Column(_l("Accepts sessions"))
     use = tables.Column(_l("Allocated"), accessor="capacity", orderable=False, attrs={"td": {"class": "cell-bars"}})
-    load = tables.Column(_l("Current load"), accessor="live", orderable=False)
+    load = tables.Column(_l("Current load"), accessor="live", orderable=False, attrs={"td": {"class": "cell-load"}})
     engine = tables.Column(_l("Engine"), default="–")
     kernel_count = tables.Column(_l("Kernels"), attrs={"td": {"class": "number"}})
     last_seen_at = tables.Column(_l("Last seen"), default=_l("never"))
@@ -88,8 +88,12 @@ class AgentTable(PanelTable):
         )
 
     def render_load(self, record: Agent) -> str:
-        """Return the load of the agent's machine."""
-        return load_text(record)
+        """Return the load of the agent's machine as bars."""
+        return load_bars(load_of(record)) or "–"
+
+    def value_load(self, record: Agent) -> str:
+        """Return the load as text for files."""
+        return "; ".join(f"{name} {percent} %" for name, percent in load_of(record))
 
     def render_engine(self, value: str, record: Agent) -> str:
         """Return the container engine with the version of the Linux kernel."""
@@ -167,7 +171,7 @@ class AgentPage(PanelPage, TemplateView):
             "agent": agent,
             "bars": bars_of(taken, agent.slots),
             "takes_sessions": takes_sessions(agent),
-            "load": load_text(agent),
+            "load": load_bars(load_of(agent)),
             "disk": disk_text(agent),
             "devices": device_rows(agent, shown_kernels),
             "kernels": shown_kernels,
@@ -199,20 +203,17 @@ def takes_sessions(agent: Agent) -> str:
     return _("no (unknown kernels)") if agent.unknown_running else _("yes")
 
 
-def load_text(agent: Agent) -> str:
-    """Return the load of the agent's machine at its last report:
-
-    ``CPU 42 % · memory 61 % · disk 29 % free``. Empty if unknown.
-    """
+def load_of(agent: Agent) -> list[tuple[str, int]]:
+    """Return what the agent's machine used at its last report, in per cent. Empty if unknown."""
     live = agent.live if agent.status in (Agent.Status.ALIVE, Agent.Status.DRAINING) else {}
     parts = []
     if (cpu := live.get("cpu_pct")) is not None:
-        parts.append(_("CPU %(cpu)s %%") % {"cpu": f"{cpu:.0f}"})
+        parts.append((_("CPU"), round(cpu)))
     if live.get("mem_used") is not None and live.get("mem_total"):
-        parts.append(_("memory %(value)s %%") % {"value": f"{100 * live['mem_used'] / live['mem_total']:.0f}"})
+        parts.append((_("Memory"), round(100 * live["mem_used"] / live["mem_total"])))
     if live.get("disk_free") is not None and live.get("disk_total"):
-        parts.append(_("disk %(share)s %% free") % {"share": f"{100 * live['disk_free'] / live['disk_total']:.0f}"})
-    return " · ".join(parts)
+        parts.append((_("Disk"), round(100 - 100 * live["disk_free"] / live["disk_total"])))
+    return parts
 
 
 def disk_text(agent: Agent) -> str:

@@ -26,7 +26,7 @@ class DomainTable(PanelTable):
     is_active = tables.BooleanColumn(verbose_name=_l("Active"), yesno=(_l("yes"), _l("no")))
     people = tables.Column(_l("People"), attrs={"td": {"class": "number"}})
     project_count = tables.Column(_l("Projects"), attrs={"td": {"class": "number"}})
-    policy = tables.Column(_l("Policy"), default=_l("unlimited"))
+    policy = tables.Column(_l("Policy"), default=_l("no limits"))
 
     class Meta(PanelTable.Meta):
         model = Domain

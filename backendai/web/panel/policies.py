@@ -22,7 +22,7 @@ from backendai.texts.translation import gettext as _
 from backendai.web.panel.deleting import DeleteUnlessUsed, Use
 from backendai.web.panel.editing import FormPage, notes_on_slots
 from backendai.web.panel.forms import EditForm
-from backendai.web.panel.listing import ListPage, PanelFilter, PanelTable
+from backendai.web.panel.listing import ListPage, PanelFilter, PanelTable, YesNo
 
 _MOST_NAMED = 20
 _KINDS: tuple[tuple[str | Promise, Any, str], ...] = (
@@ -70,7 +70,7 @@ class PolicyFilter(PanelFilter):
     search_fields = ("name",)
     search_hint = _l("Name")
 
-    in_use = django_filters.BooleanFilter(method="filter_use", label=_l("In use"))
+    in_use = django_filters.BooleanFilter(method="filter_use", label=_l("In use"), widget=YesNo)
 
     class Meta:
         model = ResourcePolicy

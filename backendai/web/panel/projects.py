@@ -37,7 +37,7 @@ class ProjectTable(PanelTable):
     domain = tables.Column(_l("Domain"))
     is_active = tables.BooleanColumn(verbose_name=_l("Active"), yesno=(_l("yes"), _l("no")))
     member_count = tables.Column(_l("Members"), attrs={"td": {"class": "number"}})
-    policy = tables.Column(_l("Policy"), default="∞")
+    policy = tables.Column(_l("Policy"), default=_l("no limits"))
 
     class Meta(PanelTable.Meta):
         model = Project

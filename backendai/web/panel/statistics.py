@@ -75,8 +75,8 @@ class StatisticsPage(PanelPage, TemplateView):
         shown = {
             "drawn": chart_of(found.days, slot),
             "slot": slot,
-            "chart_title": f"{name_of_slot(slot)} {in_words(unit_of(slot))}",
-            "headings": [f"{name_of_slot(one)} {in_words(unit_of(one))}" for one in found.slots],
+            "chart_title": _heading(slot),
+            "headings": [_heading(one) for one in found.slots],
             "choices": [(one, name_of_slot(one)) for one in found.slots],
             "rows": [(line.name, _cells(found, line)) for line in found.lines],
             "total": _cells(found, found.total),
@@ -107,7 +107,15 @@ def _rows(found: Statistics) -> Iterator[list[Any]]:
         yield [line.name, *(f"{hours:.2f}" for hours in (*held, *told))]
 
 
-def _cells(found: Statistics, line: Line) -> list[tuple[str, str]]:
-    """Return for each slot the allocated hours, and the used part in per cent as far as measured."""
-    parts = [(slot, line.used_part(slot)) for slot in found.slots]
-    return [(f"{line.hours.get(slot, 0.0):.2f}", "" if part is None else f"{100 * part:.0f} %") for slot, part in parts]
+def _cells(found: Statistics, line: Line) -> list[tuple[str, str, str]]:
+    """Return for each slot its heading, the allocated hours, and the used part in per cent as far as measured."""
+    cells = []
+    for slot in found.slots:
+        part = line.used_part(slot)
+        used = "" if part is None else f"{100 * part:.0f} %"
+        cells.append((_heading(slot), f"{line.hours.get(slot, 0.0):.2f}", used))
+    return cells
+
+
+def _heading(slot: str) -> str:
+    return f"{name_of_slot(slot)} {in_words(unit_of(slot))}"

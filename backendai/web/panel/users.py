@@ -42,7 +42,7 @@ class UserTable(PanelTable):
     domain = tables.Column(_l("Domain"), default="–")
     is_active = tables.BooleanColumn(verbose_name=_l("Active"), yesno=(_l("yes"), _l("no")))
     project_count = tables.Column(_l("Projects"), attrs={"td": {"class": "number"}})
-    policy = tables.Column(_l("Policy"), default="∞")
+    policy = tables.Column(_l("Policy"), default=_l("no limits"))
     last_login = tables.Column(_l("Last signed in"), default=_l("never"))
 
     class Meta(PanelTable.Meta):

@@ -48,6 +48,15 @@ def use_bars(bars: Sequence[Bar]) -> SafeString:
     return format_html_join("", _BAR, map(_parts_of, bars))
 
 
+def load_bars(parts: Sequence[tuple[str, int]]) -> SafeString:
+    """Return a bar for each name and per cent."""
+    return format_html_join("", _LOAD, ((name, percent, percent, name, percent, percent) for name, percent in parts))
+
+
+_LOAD = (
+    '<div class="bar"><div class="bar-text"><span>{}</span> <span class="number">{} %</span></div>\n'
+    '<meter min="0" max="100" value="{}" aria-label="{}: {} %">{} %</meter></div>'
+)
 _BAR = (
     '<div class="bar"><div class="bar-text"><span>{}</span> <span class="number"><strong>{}</strong>'
     ' <span class="text-secondary">{}</span></span></div>\n'

@@ -35,7 +35,8 @@ def console(request: PageRequest, session_id: UUID) -> HttpResponse:
     if kernel is not None and kernel.agent is not None:
         obstacle = why_not(kernel.agent, Capability.EXECUTION)
     origin = origin_of(output_host())
-    shown = {"session": session, "obstacle": obstacle, "output_origin": origin, "lab_url": _lab_url(session, kernel)}
+    shown = {"section": "sessions", "session": session, "obstacle": obstacle, "output_origin": origin}
+    shown["lab_url"] = _lab_url(session, kernel)
 
     def page(request: HttpRequest) -> HttpResponse:
         return render(request, "web/console.html", shown)

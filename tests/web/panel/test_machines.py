@@ -68,12 +68,13 @@ def test_the_list_shows_load_and_state_in_as_many_queries_for_many_machines(
     text = text_of(shown)
     assert "CPU 1 of 4" in text
     assert "Memory 1 GiB of 8 GiB" in text
-    assert "CPU 42 % · memory 75 % · disk 3 % free" in text
+    loads = re.findall(r'<meter [^>]*value="(\d+)" aria-label="(\w+): \1 %"', shown.content.decode())
+    assert loads == [("42", "CPU"), ("75", "Memory"), ("97", "Disk")]
     assert "Docker 20.10.24" in text and "Linux 6.1.0-18" in text
     assert "1 note" in text
     assert "more-0" not in text_of(dana.get(f"{reverse('manage:agents')}?q=node", **HTMX))
     exported = b"".join(dana.get(f"{reverse('manage:agents')}?export=csv").streaming_content).decode()  # type: ignore[attr-defined]
-    load = "CPU 42 % · memory 75 % · disk 3 % free"
+    load = "CPU 42 %; Memory 75 %; Disk 97 %"
     assert f"node-1,default,ALIVE,yes,CPU 1 of 4; Memory 1 GiB of 8 GiB,{load},Docker 20.10.24,1," in exported
     old = dana.get(reverse("web:agents"))
     assert (old.status_code, old["Location"]) == (302, reverse("manage:agents"))

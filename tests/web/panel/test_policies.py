@@ -46,6 +46,7 @@ def test_a_policy_is_made_shown_changed_and_deleted_in_the_browser_alone(dana: C
     assert "cpu 8, cuda.device 0, mem 64 GiB, nothing else" in listing
     assert "2h 30m" in listing
     assert "nobody; new users" in listing
+    assert '<option value="" selected>any</option>' in listing, "as the filters of all lists"
     assert "∞" in listing
     assert "None" not in listing
     path = reverse("manage:policy", args=[policy.pk])
@@ -218,6 +219,8 @@ def test_the_page_shows_table_and_chart_to_administrators_and_a_part_to_domain_a
     assert [column.hours for column in page.context["drawn"].columns] == [0, 2.0, 0]
     assert '<div class="stat-top number">2.0</div>' in text_of(page), "the height of the highest column"
     assert page.context["slot"] == "cuda.device"
+    labels = text_of(page).count('data-label="GPU hours"')
+    assert labels == len(page.context["rows"]) + 1, "a phone shows a name beside each number, also of the total"
     assert "<title>2030-01-02: 2.0</title>" in text_of(page)
     assert text_of(dana.get(path, days | {"by": "project", "export": "csv"})).splitlines()[-1].startswith("vision,4.00")
     User.objects.filter(pk=used.bob.pk).update(role=User.Role.ADMIN)
