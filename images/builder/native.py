@@ -40,6 +40,9 @@ _PHASES = [
     Phase("installation", 0.5, 1),
     Phase("settings", 0.1, 1),  # and what pip does after the last package
 ]
+# Jupyter does not use them: jsonschema needs them for internationalized addresses only. The parser that they build on
+# import takes two thirds of the start of JupyterLab.
+_LEFT_OUT = ("rfc3987-syntax", "lark")
 _INSTALLS = "Installing collected packages:"
 _LOOK_SECONDS = 0.5
 # Finds its interpreter beside itself, wherever the folder is seen.
@@ -130,10 +133,11 @@ def _build(folder: Path, progress: Progress, log: TextIO, options: argparse.Name
     made = folder / f"{NAME}-{version()}"
     _run([sys.executable, "-m", "venv", str(made)], lambda line: progress.count_line(), log, options)
     progress.begin("packages", "downloading Python packages")
-    install = [str(made / "bin" / "python"), "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
-    wanted = ["--progress-bar", "off", "--requirement", str(_HERE / "native" / "requirements.txt")]
+    pip = [str(made / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "--no-input"]
+    wanted = ["install", "--progress-bar", "off", "--requirement", str(_HERE / "native" / "requirements.txt")]
     with _Installation(made, progress) as installation:
-        _run([*install, *wanted], installation.hear, log, options)
+        _run([*pip, *wanted], installation.hear, log, options)
+    _run([*pip, "uninstall", "--yes", *_LEFT_OUT], lambda line: None, log, options)
     progress.begin("settings", "adding services and settings")
     _furnish(made)
     draft = folder / f".{NAME}.draft"

@@ -105,6 +105,15 @@ def test_it_runs_jupyter_and_a_shell_for_an_unprivileged_user(kernel: str) -> No
 
 @pytest.mark.docker
 @pytest.mark.long
+def test_jupyterlab_makes_no_parser_that_it_does_not_use(kernel: str) -> None:
+    code = "import sys, jupyterlab.labapp; print('jsonschema' in sys.modules, 'lark' in sys.modules)"
+    run = partial(_output, "docker", "exec", kernel, "/opt/kernel/bin/python")
+    assert run("-c", code).split() == ["True", "False"], "two thirds of its start"
+    assert "No broken requirements" in run("-m", "pip", "check")
+
+
+@pytest.mark.docker
+@pytest.mark.long
 def test_pip_keeps_packages_where_an_image_of_the_session_has_them(kernel: str, tmp_path: Path) -> None:
     """Without a network: the packages are made here."""
     run, pip = partial(_output, "docker", "exec", kernel), ("--no-index", "--find-links", "/home/work")
