@@ -156,8 +156,21 @@
   });
 
   const unreachable = () => (says.textContent = says.dataset.unreachable);
-  const look = () => htmx.trigger(document.getElementById("entries"), "look-again");
+  const look = () => isOver || htmx.trigger(document.getElementById("entries"), "look-again");
   document.addEventListener("folder-changed", look);
+  // Who may no longer see the folder is told so, once.
+  let isOver = false;
+  document.addEventListener("htmx:responseError", ({ target, detail }) => {
+    if (target.id !== "entries" || detail.xhr.status !== 404) return;
+    isOver = true;
+    const note = Object.assign(document.createElement("p"), { textContent: explorer.dataset.noAccess });
+    const box = Object.assign(document.createElement("div"), { className: "empty-state" });
+    box.setAttribute("role", "alert");
+    box.append(note);
+    target.replaceChildren(box);
+    for (const button of explorer.querySelectorAll("[data-writes]")) button.disabled = true;
+    showChosen();
+  });
   // What sessions write is seen soon, but nothing moves under the hand: not while something is chosen, open or unfolded.
   setInterval(() => {
     const isBusy = document.hidden || chosen().length || document.querySelector("dialog[open]") || !found.hidden;

@@ -9,18 +9,22 @@
 
   // Answers of a portal, proxy or storage host that is away for a moment: like a broken connection, tried again.
   const isPassing = (status) => status === 0 || status === 408 || status === 423 || status === 429 || (status >= 502 && status !== 507);
-  const refusal = (status, code, message) => (isPassing(status) ? new TypeError("network") : Object.assign(new Error(message), { status, code }));
+  const refusal = (status) => {
+    if (isPassing(status)) return new TypeError("network");
+    return new Error([403, 404].includes(status) ? place.dataset.noAccess : place.dataset.signedOut);
+  };
 
   const code = async () => {
     const answer = await fetch(place.dataset.enter, { method: "POST", headers: { "X-CSRFToken": csrf() } });
-    if (!answer.ok || answer.redirected) throw refusal(answer.redirected ? 401 : answer.status, "signed-out", "signed out");
+    if (answer.redirected) throw refusal(401);
+    if (!answer.ok) throw refusal(answer.status);
     return answer.json();
   };
   const enter = async () => {
     const entry = await code();
     origin = new URL(entry.url).origin;
     const answer = await fetch(entry.url, { method: "POST", headers: { Accept: "application/json" }, body: new URLSearchParams({ code: entry.code }) });
-    if (!answer.ok) throw refusal(answer.status, "signed-out", "refused");
+    if (!answer.ok) throw refusal(answer.status);
     return (await answer.json()).token;
   };
   const token = () => (entering ??= enter().catch((error) => { entering = null; throw error; }));

@@ -121,7 +121,7 @@
         note(job, words.cancelled);
       } else {
         job.state = "failed";
-        const why = { expired: words.expired, "signed-out": words.signedOut }[fault.code] ?? fault.message;
+        const why = fault.code === "expired" ? words.expired : fault.message;
         note(job, fault instanceof TypeError ? words.failed : `${words.failed}: ${why}`, "bad");
       }
     }
