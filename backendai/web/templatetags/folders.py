@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import unicodedata
+
 from django import template
 from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from backendai.core.names import is_hidden
 from backendai.storage.models import Folder, StorageHost
 from backendai.storage.status import FolderStatus, QuotaMode
 from backendai.texts.messages import in_words
@@ -27,6 +30,18 @@ _TONES = {
     FolderStatus.ERROR: "bad",
 }
 _MOVING = (FolderStatus.CREATING, FolderStatus.DELETING)
+
+
+@register.filter
+def visible(name: str) -> str:
+    """Return the name of an entry with a mark in place of every invisible or direction-changing character.
+
+    A file called ``‹U+202E›gnp.exe`` would look like an image.
+    """
+    shown = (
+        "\N{REPLACEMENT CHARACTER}" if is_hidden(one) or unicodedata.category(one) == "Cc" else one for one in name
+    )
+    return "".join(shown)
 
 
 @register.simple_tag

@@ -183,6 +183,13 @@ def test_a_move_asks_before_it_replaces_and_says_which_entries_moved(
     assert files.bodies[-1] == {"source": "b", "target": "other/b", "overwrite": True, "keep_both": False}
 
 
+def test_a_name_cannot_hide_its_ending(data: Folder, files: FakeFileServer, alice: Client) -> None:
+    files.folders[str(data.pk)]["files"] = {"photo-\u202egnp.exe": "file", "two\nlines": "file"}
+    shown = text(alice.get(page(data)))
+    assert "<bdi>photo-\ufffdgnp.exe</bdi>" in shown and "<bdi>two\ufffdlines</bdi>" in shown
+    assert 'data-name="photo-\u202egnp.exe"' in shown  # it can be renamed
+
+
 def test_the_storage_host_chooses_the_number_when_both_entries_are_kept(
     data: Folder, files: FakeFileServer, alice: Client
 ) -> None:
