@@ -1,4 +1,4 @@
-// One file of a folder: an image, a text that can be edited, or the word that there is no preview.
+// One file of a folder: an image, a text that can be edited, a notebook or table, or the word that there is no preview.
 (() => {
   const place = document.getElementById("file");
   if (!place) return;
@@ -10,7 +10,9 @@
   const button = form.querySelector("[type=submit]");
   const conflict = part("conflict");
   const mostText = 2 ** 20;
+  const mostPreview = 2 ** 24;
   const mostImage = 32 * 2 ** 20;
+  const previewed = /\.(ipynb|[ct]sv)$/i;
   const images = /\.(png|jpe?g|gif|webp|avif|bmp)$/i;
   const at = (operation, of, more = {}) => `/${operation}?${new URLSearchParams({ path: of, ...more })}`;
   let etag = "";
@@ -37,6 +39,29 @@
     image.src = URL.createObjectURL(blob);
     show(image);
   };
+  // A notebook or a table is shown as such, and its text can be edited beside it.
+  const views = part("views");
+  const choose = (view) => {
+    const found = view === "preview" ? window.folderPreview?.(path, field.value, place.dataset) : null;
+    if (found) part("preview").replaceChildren(found);
+    part("preview").hidden = !found;
+    form.hidden = Boolean(found);
+    for (const one of views.children) one.setAttribute("aria-pressed", String(one.dataset.view === (found ? "preview" : "text")));
+    return Boolean(found);
+  };
+  views.addEventListener("click", ({ target }) => {
+    const one = target.closest("[data-view]");
+    if (one) choose(one.dataset.view);
+  });
+  // Larger than what can be edited: there is only the preview.
+  const showLarge = async () => {
+    const answer = await ask("GET", at("content", path));
+    if (!answer.ok) return other(await faultOf(answer));
+    const found = window.folderPreview(path, await answer.text(), place.dataset);
+    if (!found) return other();
+    part("preview").replaceChildren(found);
+    show(part("preview"));
+  };
   const showText = async () => {
     const answer = await ask("GET", at("text", path));
     if (!answer.ok) return other(await faultOf(answer));
@@ -46,6 +71,7 @@
     conflict.hidden = true;
     changed();
     show(form);
+    if (previewed.test(path) && choose("preview")) views.hidden = false;
   };
   const changed = () => {
     const differs = field.value !== stored;
@@ -93,18 +119,19 @@
   part("reload")?.addEventListener("click", () => tell(showText));
   field.addEventListener("input", changed);
   document.addEventListener("keydown", (event) => {
-    if ((event.ctrlKey || event.metaKey) && event.key === "s" && editable && !form.hidden) {
+    if ((event.ctrlKey || event.metaKey) && event.key === "s" && editable && !(form.hidden && views.hidden)) {
       event.preventDefault();
       form.requestSubmit(button);
     }
   });
   addEventListener("beforeunload", (event) => {
-    if (editable && !form.hidden && field.value !== stored) event.preventDefault();
+    if (editable && field.value !== stored) event.preventDefault();
   });
 
   const begin = async () => {
     if (images.test(path) && Number(size) <= mostImage) return showImage();
-    return Number(size) <= mostText ? showText() : other();
+    if (Number(size) <= mostText) return showText();
+    return previewed.test(path) && Number(size) <= mostPreview ? showLarge() : other();
   };
   begin().catch(() => other(unreachable));
 })();

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import zipfile
@@ -17,6 +18,7 @@ from tests.browser.people import ALICE
 
 pytestmark = [pytest.mark.browser, pytest.mark.system]
 _FILES = 1_200
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAAC0lEQVR4nGNgAAIAAAUAAXpeqz8AAAAASUVORK5CYII="
 _LONG, _ODD = "n" * 150 + ".txt", "käse 日本 – 'quoted'.txt"
 
 
@@ -163,7 +165,7 @@ def test_uploads_whose_names_are_taken_are_kept_beside_the_others(walk: Visit, t
     (tmp_path / "data.v2").write_bytes(os.urandom(9 * 2**20))
     page.locator("#pick-files").set_input_files([str(tmp_path / "data.v2")])
     dialog = page.get_by_role("dialog", name="This name is taken")  # asked before any byte is sent
-    expect(dialog).to_contain_text("data.v2 is a directory here. A file cannot replace it.")
+    expect(dialog).to_contain_text("data.v2 is a directory here, which a file cannot replace.")
     expect(dialog.get_by_role("button", name="Replace files")).to_have_count(0)
     dialog.get_by_role("button", name="Keep both").click()
     expect(page.locator(".upload-state")).to_have_text("Uploaded")
@@ -283,6 +285,68 @@ def test_an_upload_goes_on_after_its_storage_host_was_away(walk: Visit, campus: 
         aside.rename(marker)
     expect(page.locator(".upload-state")).to_have_text("Uploaded")
     visitor.complaints.clear()  # the browser tells of what was refused
+
+
+def test_a_person_without_access_any_more_is_told_so(walk: Visit, tmp_path: Path) -> None:
+    visitor = walk(ALICE)
+    page = visitor.page
+    (tmp_path / "small.txt").write_text("x")
+    visitor.go("/folders/new/")
+    new_folder(page, "no-access")
+    page.route("**/folders/**", lambda route: route.fulfill(status=404))  # as for somebody whose share was revoked
+    page.evaluate("document.dispatchEvent(new CustomEvent('folder-changed'))")
+    expect(page.get_by_role("alert").get_by_text("You no longer have access to these files.")).to_be_visible()
+    expect(page.get_by_role("button", name="New directory")).to_be_disabled()
+    page.locator("#pick-files").set_input_files(str(tmp_path / "small.txt"))
+    expect(page.locator(".upload-state")).to_have_text("Failed: You no longer have access to these files.")
+    page.unroute("**/folders/**")
+    visitor.complaints.clear()  # the browser tells of what was refused
+
+
+def test_a_notebook_and_a_table_are_shown_as_such(walk: Visit, tmp_path: Path) -> None:
+    visitor = walk(ALICE)
+    page = visitor.page
+    hostile = "<img src=x onerror=alert(1)>"
+    outputs = [
+        {"output_type": "stream", "name": "stdout", "text": ["42\n"]},
+        {"output_type": "display_data", "data": {"image/png": PIXEL, "text/html": hostile}},
+        {"output_type": "error", "ename": "E", "evalue": "x", "traceback": ["\x1b[31mE\x1b[0m: x"]},
+    ]
+    cells = [
+        {"cell_type": "markdown", "source": ["# Training\n", hostile]},
+        {"cell_type": "code", "execution_count": 7, "source": "print(40 + 2)", "outputs": outputs},
+    ]
+    (tmp_path / "train.ipynb").write_text(json.dumps({"cells": cells}))
+    rows = "".join(f'{number},"a ""b"", {number}"\r\n' for number in range(600))
+    (tmp_path / "runs.csv").write_text("run,name\r\n" + rows)
+    visitor.go("/folders/new/")
+    new_folder(page, "previews")
+    explorer = page.url
+    page.locator("#pick-files").set_input_files([str(tmp_path / "train.ipynb"), str(tmp_path / "runs.csv")])
+    page.get_by_role("link", name="train.ipynb", exact=True).click()
+    preview = page.get_by_role("region", name="Preview")
+    for text in ("# Training", hostile, "[7]", "print(40 + 2)", "42", "E: x"):
+        expect(preview.get_by_text(text, exact=text == "42").first).to_be_visible()
+    expect(preview.get_by_role("img", name="Output of cell 2")).to_have_js_property("naturalWidth", 1)
+    expect(preview.locator("img")).to_have_count(1)
+    assert visitor.faults_in_every_light() == []
+    page.get_by_role("button", name="Text", exact=True).click()
+    expect(page.get_by_label("Text of the file")).to_have_value(re.compile("execution_count"))
+
+    visitor.go(explorer)
+    page.get_by_role("link", name="runs.csv", exact=True).click()
+    expect(preview.get_by_role("columnheader")).to_have_text(["run", "name"])
+    expect(preview.locator("tbody tr")).to_have_count(500)
+    expect(preview.locator("tbody tr").nth(3)).to_have_text('3a "b", 3')
+    expect(preview.get_by_text("The first 500 of 600 rows.")).to_be_visible()
+    assert visitor.faults_in_every_light() == []
+    page.get_by_role("button", name="Text", exact=True).click()
+    page.get_by_label("Text of the file").fill("run,name\n1,new")
+    page.get_by_role("button", name="Preview").click()
+    expect(preview.locator("tbody tr")).to_have_text(["1new"])
+    page.keyboard.press("Control+s")
+    page.get_by_role("button", name="Text", exact=True).click()
+    expect(page.get_by_text("Saved", exact=True)).to_be_visible()
 
 
 def lose_answers(page: Page) -> list[str]:
