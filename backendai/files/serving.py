@@ -165,7 +165,7 @@ def admit(request: web.Request, rights: TicketRights) -> Asked:
     if ticket.folder_id != _folder_named(request):
         raise Refusal(403, "not-allowed", "The ticket is for another folder.")
     if not ticket.allows(rights):
-        raise Refusal(403, "not-allowed", f"The ticket allows to {ticket.rights}; this needs to {rights}.")
+        raise Refusal(403, "not-allowed", f"This needs the right to {rights}; you have the right to {ticket.rights}.")
     return Asked(server, host, ticket)
 
 
