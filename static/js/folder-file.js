@@ -17,6 +17,8 @@
   const at = (operation, of, more = {}) => `/${operation}?${new URLSearchParams({ path: of, ...more })}`;
   let etag = "";
   let stored = "";
+  let ends = "\n"; // of the lines of the file; the field has its own
+  const keepsMark = new TextDecoder("utf-8", { ignoreBOM: true });
 
   const show = (element) => {
     part("wait").hidden = true;
@@ -66,7 +68,9 @@
     const answer = await ask("GET", at("text", path));
     if (!answer.ok) return other(await faultOf(answer));
     etag = answer.headers.get("ETag") ?? "";
-    stored = field.value = await answer.text();
+    const text = keepsMark.decode(await answer.arrayBuffer());
+    ends = /\r\n/.test(text) && !/(^|[^\r])\n/.test(text) ? "\r\n" : "\n";
+    field.value = text;
     stored = field.value; // the browser's own line ends
     conflict.hidden = true;
     changed();
@@ -80,7 +84,7 @@
     return differs;
   };
   const save = async (target, headers) => {
-    const answer = await ask("PUT", at("text", target), { headers: { ...headers, "Content-Type": "text/plain; charset=utf-8" }, body: field.value });
+    const answer = await ask("PUT", at("text", target), { headers: { ...headers, "Content-Type": "text/plain; charset=utf-8" }, body: field.value.replaceAll("\n", ends) });
     if (answer.ok) return answer;
     if (answer.status === 412) {
       conflict.hidden = false;

@@ -67,7 +67,8 @@
   };
 
   // An element that shows the file; null where its text says more.
-  window.folderPreview = (path, text, words) => {
+  window.folderPreview = (path, marked, words) => {
+    const text = marked.replace(/^\ufeff/, ""); // the mark with which some programs begin a text
     try {
       if (/\.ipynb$/i.test(path)) return notebook(text, words);
       return /\.[ct]sv$/i.test(path) ? table(path, text, words) : null;

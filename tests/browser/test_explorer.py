@@ -303,7 +303,7 @@ def test_a_person_without_access_any_more_is_told_so(walk: Visit, tmp_path: Path
     visitor.complaints.clear()  # the browser tells of what was refused
 
 
-def test_a_notebook_and_a_table_are_shown_as_such(walk: Visit, tmp_path: Path) -> None:
+def test_a_notebook_and_a_table_are_shown_as_such(walk: Visit, campus: Campus, tmp_path: Path) -> None:
     visitor = walk(ALICE)
     page = visitor.page
     hostile = "<img src=x onerror=alert(1)>"
@@ -318,7 +318,7 @@ def test_a_notebook_and_a_table_are_shown_as_such(walk: Visit, tmp_path: Path) -
     ]
     (tmp_path / "train.ipynb").write_text(json.dumps({"cells": cells}))
     rows = "".join(f'{number},"a ""b"", {number}"\r\n' for number in range(600))
-    (tmp_path / "runs.csv").write_text("run,name\r\n" + rows)
+    (tmp_path / "runs.csv").write_bytes(f"\ufeffrun,name\r\n{rows}".encode())
     visitor.go("/folders/new/")
     new_folder(page, "previews")
     explorer = page.url
@@ -341,12 +341,14 @@ def test_a_notebook_and_a_table_are_shown_as_such(walk: Visit, tmp_path: Path) -
     expect(preview.get_by_text("The first 500 of 600 rows.")).to_be_visible()
     assert visitor.faults_in_every_light() == []
     page.get_by_role("button", name="Text", exact=True).click()
-    page.get_by_label("Text of the file").fill("run,name\n1,new")
+    page.get_by_label("Text of the file").fill("\ufeffrun,name\n1,new\n")
     page.get_by_role("button", name="Preview").click()
     expect(preview.locator("tbody tr")).to_have_text(["1new"])
     page.keyboard.press("Control+s")
     page.get_by_role("button", name="Text", exact=True).click()
     expect(page.get_by_text("Saved", exact=True)).to_be_visible()
+    (saved,) = (campus.platform.data / "folders").glob("*/*/data/runs.csv")
+    assert saved.read_bytes() == "\ufeffrun,name\r\n1,new\r\n".encode()  # with the line ends that it had
 
 
 def lose_answers(page: Page) -> list[str]:
