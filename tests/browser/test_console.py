@@ -263,7 +263,7 @@ def test_earlier_runs_come_on_request_above_the_others_with_their_output(visit: 
     visitor.reload()
     printed, more = page.locator(".console-stdout", has_text="page "), page.locator("#console-earlier button")
     expect(printed).to_have_text([f"page {number}\n" for number in (2, 3, 4)])
-    expect(more).to_have_text("Show earlier runs")
+    expect(more).to_have_text("Show earlier code")
     assert visitor.accessibility_faults() == []
     third = page.locator(".console-cell", has_text="print('page', 2)")
     place = third.evaluate("(one) => one.getBoundingClientRect().top")

@@ -38,6 +38,13 @@ def test_it_shows_state_and_kernels(cast: Cast, browse: Browse) -> None:
     assert f"/ws/sessions/{session.pk}/terminal/" in page
 
 
+@pytest.mark.parametrize("name", ["session", "console", "home", "history", "session_ssh"])
+def test_each_of_its_pages_is_marked_in_the_menu(cast: Cast, browse: Browse, name: str) -> None:
+    session = make_session(cast.alice)
+    page = browse(cast.alice).get(reverse(f"web:{name}", args=[session.pk])).content.decode()
+    assert f'<a href="{reverse("web:sessions")}" aria-current="page">' in page
+
+
 @pytest.mark.parametrize("name", ["session", "session_panel", "session_row", "terminate"])
 def test_it_does_not_exist_for_others(cast: Cast, browse: Browse, name: str) -> None:
     session = make_session(cast.alice)
