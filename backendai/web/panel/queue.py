@@ -34,7 +34,7 @@ from backendai.web.addresses import addresses_of
 from backendai.web.panel.access import panel_page
 from backendai.web.panel.listing import PAGE_SIZE, ListPage, PanelFilter, PanelTable
 from backendai.web.requests import PageRequest
-from backendai.web.templatetags.portal import ago, amounts, with_times
+from backendai.web.templatetags.portal import ago, amounts, icon, with_times
 
 _NEXT_FIRST = ("resource_group__name", F("queue_position").asc(nulls_last=True), "-priority", "created_at")
 
@@ -132,14 +132,17 @@ class QueueTable(PanelTable):
             '<form class="priority-form" method="post" action="{}" novalidate>'
             '<input type="hidden" name="csrfmiddlewaretoken" value="{}"><input type="hidden" name="back" value="{}">'
             '<input class="form-control" type="number" name="priority" value="{}" min="0" max="{}" required'
-            ' aria-label="{}"><button class="btn btn-sm" type="submit">{}</button></form>',
+            ' aria-label="{}"><button class="btn btn-sm btn-icon-only" type="submit" title="{}">{}'
+            '<span class="visually-hidden">{}</span></button></form>',
             self._priority_of(record.pk),
             self._token,
             self.request.GET.urlencode(),
             record.priority,
             HIGHEST_PRIORITY,
             label,
-            _("Set"),
+            _("Set priority"),
+            icon("check"),
+            _("Set priority of %(name)s") % {"name": record.name},
         )
 
     def value_priority(self, value: int) -> int:

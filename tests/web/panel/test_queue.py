@@ -118,7 +118,7 @@ def test_it_names_who_is_in_front_and_who_holds_what(
     with django_assert_num_queries(9):  # as without, and: holders, their agents
         page = re.sub("[\u2068\u2069]", "", dana.get(ADDRESS).content.decode())
     head = " ".join(re.sub("<[^>]+>", " ", page.partition('class="queue-head"')[2].partition("</section>")[0]).split())
-    assert "In front: large (alice@example.com), which asks for 1 CPU" in head
+    assert "First in line: large (alice@example.com), which requests 1 CPU" in head
     assert head.count("node-1") == 5
     assert head.count("no end known") == 4 and head.count("ends by") == 1
     assert "2 more sessions" in head
