@@ -121,7 +121,7 @@ def test_a_superadmin_sees_who_uses_waits_and_holds_what_lies_idle(cast: Cast, b
     assert [session.name for session in now.idle] == ["lazy"]
     assert sorted(agent.name for agent in now.troubled) == ["gone", "gpu-01"]
     shown = words(answer)
-    for part in ("Who holds most", "Waiting longest", "gone Lost", "gpu-01 Alive · 1 note"):
+    for part in ("Who holds most", "Waiting longest", "gone Lost", "gpu-01 Alive Old."):
         assert part in shown
     assert "Who holds most" not in words(browse(cast.alice).get(reverse("web:dashboard")))
 
