@@ -230,4 +230,4 @@ def test_the_page_shows_table_and_chart_to_administrators_and_a_part_to_domain_a
     usual = dana.get(path)
     today = f"{datetime.now(UTC):%Y-%m-%d}"
     assert f'value="{today}"' in text_of(usual), "the form shows the days of the table"
-    assert "Nothing was allocated in these days." in text_of(usual)
+    assert "No hours are recorded in these days yet." in text_of(usual)
