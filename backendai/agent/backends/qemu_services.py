@@ -30,7 +30,7 @@ class MachineServices(ServiceHost):
 
     @property
     def start_seconds(self) -> float:  # type: ignore[override]
-        """The longest start. JupyterLab takes 45 s in an emulated machine, and minutes on a busy host."""
+        """The longest start. JupyterLab takes half a minute in an emulated machine, and minutes on a busy host."""
         return ServiceHost.start_seconds * self._slower()
 
     def address(self, kernel_id: UUID) -> str:
