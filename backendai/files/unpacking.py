@@ -88,7 +88,8 @@ def put(tree: FolderTree, items: list[Item], overwrite: str) -> Outcome:
                     with _noting(outcome, item):
                         if draft := _prepare(incoming, parents, item, overwrite, outcome):
                             ready.append((item, draft))
-                beneath.sync_all(incoming)
+                if ready:
+                    beneath.sync_all(incoming)
                 for item, draft in ready:
                     with _noting(outcome, item):
                         _place(incoming, draft, parents.of(item.parts[:-1]), item, overwrite)
