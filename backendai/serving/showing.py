@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from backendai.cluster.app_domains import COMMON_LABEL, app_domain_of, origin_of
+from backendai.core.messages import Message
 from backendai.scheduler.serving.health import Health, health_of
 from backendai.scheduler.serving.rollout import starts_again
 from backendai.scheduler.serving.snapshot import EndpointView, Reason
@@ -39,7 +40,18 @@ class EndpointSummary:
     @property
     def reason(self) -> Reason:
         """The reason of what holds it up, else of its number."""
-        return self.decision.rollout.reason or starts_again(self.view) or self.decision.scale.reason
+        return (
+            self.decision.rollout.reason or starts_again(self.view) or self._unanswered() or self.decision.scale.reason
+        )
+
+    def _unanswered(self) -> Reason | None:
+        """Return the error of a probe while no replica answers. None if one answers or none was probed."""
+        silent = [one for one in self.replicas if one.message and one.is_silent]
+        if self.ready or not silent:
+            return None
+        number = silent[0].replica.number
+        text = Message.joined([Message("Replica {number} is not ready.", number=number), silent[0].message])
+        return Reason("probe-failed", text, {"replica": number})
 
     @property
     def url(self) -> str:

@@ -11,6 +11,7 @@ from backendai.accounts.models import ResourcePolicy
 from backendai.controller.serving import run_serving
 from backendai.serving import endpoint_table
 from backendai.serving.models import Endpoint, State
+from backendai.serving.showing import shown
 from tests.cast import Cast
 from tests.factories import make_session
 from tests.serving.world import World, codes_of, make_endpoint, states_of
@@ -29,6 +30,21 @@ def test_a_limit_that_the_load_meets_is_recorded_once_with_the_change_that_helps
     world.steps(5)
     record = endpoint.records.get(code="at-max")
     assert (record.attempts, record.data["change"]) == (1, {"maximum": 2})
+
+
+def test_an_endpoint_tells_what_its_first_replica_answers_to_probes(cast: Cast) -> None:
+    endpoint, world = make_endpoint(cast.alice), World(cast.alice, silent={1})
+    world.until(lambda: states_of(endpoint) == [(1, 1, State.LOADING)])
+    world.steps(2)
+    [summary] = shown([endpoint], world.now)
+    assert (summary.reason.code, str(summary.reason.message)) == (
+        "probe-failed",
+        "Replica 1 is not ready. 503 of /health",
+    )
+    world.silent.clear()
+    world.until(lambda: states_of(endpoint) == [(1, 1, State.READY)])
+    [summary] = shown([endpoint], world.now)
+    assert summary.reason.code != "probe-failed"
 
 
 def test_proxies_that_say_nothing_are_recorded_once(cast: Cast) -> None:
