@@ -145,9 +145,10 @@ def _place_beside(tree: FolderTree, upload: Upload) -> None:
 
 
 def remove(tree: FolderTree, upload_id: str) -> None:
-    """Delete an upload."""
+    """Delete an upload. One that is gone is no error: browsers repeat a DELETE whose answer was lost."""
+    if not _ID.match(upload_id):
+        raise _unknown()
     with opened_part(tree.base, INCOMING) as incoming:
-        _read(incoming, upload_id)
         for name in (_data(upload_id), _state(upload_id).encode()):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=incoming)

@@ -230,6 +230,7 @@ def test_an_upload_that_fails_is_tried_again_and_one_is_cancelled(walk: Visit, t
     slow = {"offline": False, "latency": 0, "downloadThroughput": -1, "uploadThroughput": 2**20}
     network.send("Network.emulateNetworkConditions", slow)
     page.locator("#pick-files").set_input_files(str(tmp_path / "large.bin"))
+    expect(page.locator(".upload-list progress")).not_to_have_js_property("value", 0)
     page.locator(".upload-list").get_by_role("button", name="Cancel").click()
     expect(page.locator(".upload-state")).to_have_text("Cancelled")
     network.send("Network.emulateNetworkConditions", slow | {"uploadThroughput": -1})

@@ -244,7 +244,7 @@ class Visitor:
 
     def _look(self, response: Response) -> None:
         if response.status >= 400 and (response.request.resource_type != "document" or response.status >= 500):
-            self.complaints.append(f"{response.status} for {response.url} on {self.page.url}")
+            self.complaints.append(f"{response.status} for {response.request.method} {response.url} on {self.page.url}")
 
 
 def unfold(card: Locator) -> None:

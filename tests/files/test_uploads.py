@@ -170,7 +170,7 @@ async def test_a_whole_upload_that_was_not_placed_is_placed_before_it_is_called_
 async def test_an_upload_can_be_given_up(portal: Portal) -> None:
     upload = await begin(portal, "f", 10)
     assert (await portal.ask("DELETE", upload, headers=TUS)).status == 204
-    assert (await portal.ask("DELETE", upload, headers=TUS)).status == 404
+    assert (await portal.ask("DELETE", upload, headers=TUS)).status == 204, "repeated, as its answer was lost"
     assert os.listdir(portal.incoming) == []
 
 
