@@ -145,7 +145,7 @@ def _place_beside(tree: FolderTree, upload: Upload) -> None:
 
 
 def remove(tree: FolderTree, upload_id: str) -> None:
-    """Delete an upload. One that is gone is no error: browsers repeat a DELETE whose answer was lost."""
+    """Delete an upload. Succeeds if the upload is gone, as browsers repeat a DELETE whose answer was lost."""
     if not _ID.match(upload_id):
         raise _unknown()
     with opened_part(tree.base, INCOMING) as incoming:

@@ -122,7 +122,7 @@ def check_ssh(**kwargs: Any) -> list[CheckMessage]:
     for proxy in settings.SSH_PROXIES:
         if not _is_network(proxy) and not _HOST_NAME.match(proxy):
             hint = "Name each proxy by its address, network or host name: 10.0.0.5, 10.0.0.0/24 or haproxy.example.org."
-            text = f"BACKENDAI_SSH_PROXIES: {proxy!r} is no address, network or host name of proxies."
+            text = f"BACKENDAI_SSH_PROXIES: {proxy!r} is not an address, network or host name."
             found.append(Error(text, hint, id="portal.E019"))
     try:
         host_key()

@@ -45,9 +45,9 @@ class EndpointSummary:
         )
 
     def _unanswered(self) -> Reason | None:
-        """Return the error of a probe while no replica answers. None if one answers or none was probed."""
+        """Return the error of a probe while replicas should answer and none does. None if none was probed."""
         silent = [one for one in self.replicas if one.message and one.is_silent]
-        if self.ready or not silent:
+        if self.health not in (Health.STARTING, Health.UNAVAILABLE) or not silent:
             return None
         number = silent[0].replica.number
         text = Message.joined([Message("Replica {number} is not ready.", number=number), silent[0].message])

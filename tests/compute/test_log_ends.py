@@ -57,7 +57,7 @@ def test_the_last_lines_are_those_of_the_kernel_that_failed(cast: Cast) -> None:
 def test_it_says_why_there_is_no_log(cast: Cast, settings: LazySettings) -> None:
     silent = ended(cast)
     assert why(silent) == "The program printed nothing."
-    assert why(make_session(cast.alice, **BATCH)) == "It never ran, so there is no log."
+    assert why(make_session(cast.alice, **BATCH)) == "The session never ran, so there is no log."
     assert why(ended(cast, exit_code=None)) == "Its log could not be read when it ended."
     keep(ended(cast).kernels.get(), "x" * 100)
     settings.LOG_BYTES_PER_OWNER = LARGEST + 50

@@ -10,7 +10,7 @@ from django.utils import timezone
 from backendai.accounts.models import ResourcePolicy
 from backendai.controller.serving import run_serving
 from backendai.serving import endpoint_table
-from backendai.serving.models import Endpoint, State
+from backendai.serving.models import DesiredState, Endpoint, State
 from backendai.serving.showing import shown
 from tests.cast import Cast
 from tests.factories import make_session
@@ -41,6 +41,10 @@ def test_an_endpoint_tells_what_its_first_replica_answers_to_probes(cast: Cast) 
         "probe-failed",
         "Replica 1 is not ready. 503 of /health",
     )
+    Endpoint.objects.update(wish=DesiredState.STOPPED)
+    [summary] = shown([endpoint], world.now)
+    assert summary.reason.code == "paused", "its replica, which is still there, does not matter"
+    Endpoint.objects.update(wish=DesiredState.RUN)
     world.silent.clear()
     world.until(lambda: states_of(endpoint) == [(1, 1, State.READY)])
     [summary] = shown([endpoint], world.now)

@@ -257,7 +257,7 @@ class EndpointDoor:
                 raise Refused(503, code, message, retry_after=endpoint.usual_start or 10) from None
 
     def _note_broken(self, known: Known, error: Exception) -> None:
-        if not _is_away(error):  # an unreachable agent is no fault of the revision
+        if not _is_away(error):  # an unreachable agent is not the revision's fault
             known.requests += 1
             known.errors += 1
         message = getattr(error, "message", "") or _WORDS.get(type(error), type(error).__name__)

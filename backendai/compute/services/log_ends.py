@@ -58,7 +58,7 @@ def why_no_logs(kernels: Collection[Kernel], now: datetime) -> dict[UUID, Messag
 def _why_no_log(kernel: Kernel, now: datetime) -> Message | None:
     """Return why no log of a kernel can be stored; None if its program may have printed nothing."""
     if kernel.started_at is None:
-        return Message("It never ran, so there is no log.")
+        return Message("The session never ran, so there is no log.")
     if settings.KEEP_LOGS and kernel.ended_at and kernel.ended_at < now - settings.KEEP_LOGS:
         return Message("Its log was deleted {days} days after the end.", days=settings.KEEP_LOGS.days)
     return Message("Its log could not be read when it ended.") if kernel.exit_code is None else None
