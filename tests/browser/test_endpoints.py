@@ -27,7 +27,7 @@ def test_the_wizard_creates_an_endpoint_that_answers_in_the_page_and_draws_its_p
         visitor = Visitor(chromium, platform.url).sign_in(ADMIN)
         page = visitor.page
         visitor.go("/endpoints/")
-        page.get_by_role("link", name="New endpoint").click()
+        page.locator(".page-head").get_by_role("link", name="New endpoint").click()
         _fill_in(page)
         page.get_by_role("button", name="Check placement").last.click()
         expect(page.get_by_text("2 of at most 2 replicas find room now.")).to_be_visible()
