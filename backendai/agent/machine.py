@@ -99,6 +99,7 @@ class Machine:
             engine=self._engine,
             os_kernel=platform.release() if self._backend.is_here else "",
             widest=[one.to_json() for one in self._widest],
+            slowness=self._backend.slowness(),
             low_disk=is_low,
             fault=self._fault,
             draining=draining or bool(engine_fault),

@@ -224,6 +224,7 @@ def _said(message: SyncUp, agent: Agent, now: datetime) -> dict[str, Any]:
         "capacity": Slots.parse(message.capacity).to_json(),
         "devices": message.devices,
         "widest": [Slots.parse(one).to_json() for one in message.widest],
+        "slowness": message.slowness,
         "notes": [note.model_dump() for note in [*message.notes, *_note_of_protocol(message)]],
         "engine": message.engine,
         "os_kernel": message.os_kernel,

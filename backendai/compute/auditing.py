@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from django.db.models import Count, Exists, F, OuterRef
+from django.db.models import Count, Exists, F, Max, OuterRef
 
 from backendai.cluster.models import Agent
+from backendai.cluster.time_limits import longest_start
 from backendai.compute.folder_checks import FOLDER_CHECKS
 from backendai.compute.models import Allocation, ComputeSession, IdleWarning, Kernel, SchedulingRecord, SessionMount
 from backendai.compute.reasons import ReasonKind, codes_of
@@ -168,10 +169,11 @@ def nothing_is_overdue(world: World) -> Violations:
     """L-01: no session is in transition beyond its deadline (except for unconfirmed kernels)."""
     violations = []
     moving = ComputeSession.objects.filter(status__in=LIVE - {Status.PENDING, Status.RUNNING})
-    for session in moving.exclude(kernels__is_unconfirmed=True).select_related("resource_group"):
+    confirmed = moving.exclude(kernels__is_unconfirmed=True).select_related("resource_group")
+    for session in confirmed.annotate(slowness=Max("kernels__agent__slowness")):
         group = session.resource_group
         deadline = {Status.PULLING: group.pull_timeout, Status.TERMINATING: group.terminate_timeout}.get(
-            Status(session.status), group.create_timeout
+            Status(session.status), longest_start(group, session.slowness)
         )
         if world.now - session.changed_at > deadline + _OVERDUE_SLACK:
             violations.append(f"session {session.pk} is {session.status} since {session.changed_at.isoformat()}")

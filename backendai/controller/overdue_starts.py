@@ -15,6 +15,7 @@ from django.db.models import Exists, F, OuterRef, Q
 
 from backendai.cluster.models import Agent
 from backendai.cluster.services import reachable_since
+from backendai.cluster.time_limits import longest_start_of
 from backendai.compute.models import Kernel
 from backendai.compute.services.ending import end_each
 from backendai.compute.services.moves import StatusCause
@@ -35,7 +36,7 @@ _COLUMNS = (
     "agent__name",
     "agent__returned_at",
     "session__resource_group__pull_timeout",
-    "session__resource_group__create_timeout",
+    "longest_start",
     "may_retry",
 )
 
@@ -54,18 +55,19 @@ def end_starts(now: datetime) -> int:
 def _overdue(now: datetime, of_session: Q) -> Iterator[tuple[Expired, bool]]:
     group, reachable = "session__resource_group", reachable_since(now)
     late = Q(status=Status.PULLING) & _longer(now, reachable, f"{group}__pull_timeout")
-    late |= Q(status__in=STARTING - {Status.PULLING}) & _longer(now, reachable, f"{group}__create_timeout")
+    late |= Q(status__in=STARTING - {Status.PULLING}) & _longer(now, reachable, "longest_start")
     started_kernels = Kernel.objects.filter(session=OuterRef("session"), started_at__isnull=False)
     left = Q(session__retries__lt=F(f"{group}__max_retries")) & ~Q(
         Exists(started_kernels), session__session_type__in=kinds_with("runs_program")
     )
-    kernels = Kernel.objects.filter(late, of_session, is_held=False, agent__in=Agent.objects.answering())
+    timed = Kernel.objects.annotate(longest_start=longest_start_of(group, "agent"))
+    kernels = timed.filter(late, of_session, is_held=False, agent__in=Agent.objects.answering())
     for row in kernels.annotate(may_retry=left).order_by("changed_at", "pk").values(*_COLUMNS)[:_MOST_AT_ONCE]:
         yield _expired(row, now, reachable), row["may_retry"]
 
 
 def _longer(now: datetime, reachable: datetime, limit: str) -> Q:
-    """Return a query condition for kernels that have exceeded their group's limit plus the slack for reporting."""
+    """Return a query condition for kernels that have exceeded their limit plus the slack for reporting."""
     begin = now - SLACK - F(limit)
     returned = Q(agent__returned_at=None) | Q(agent__returned_at__lt=begin)
     return Q(returned, changed_at__lt=begin, **{f"{limit}__lt": now - SLACK - reachable})
@@ -73,7 +75,7 @@ def _longer(now: datetime, reachable: datetime, limit: str) -> Q:
 
 def _expired(row: dict[str, Any], now: datetime, reachable: datetime) -> Expired:
     pulls = row["status"] == Status.PULLING
-    limit = row[f"session__resource_group__{'pull' if pulls else 'create'}_timeout"]
+    limit = row["session__resource_group__pull_timeout" if pulls else "longest_start"]
     since = max(row["changed_at"], row["agent__returned_at"] or reachable, reachable)
     message = Message(
         "Agent {agent} left {hostname} {status} for {waited}; the limit is {limit}.",

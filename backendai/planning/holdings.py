@@ -9,6 +9,7 @@ from uuid import UUID
 from django.db.models import Count, Sum
 
 from backendai.cluster.models import ResourceGroup
+from backendai.cluster.time_limits import longest_start
 from backendai.compute.models import Allocation, ComputeSession, Kernel
 from backendai.compute.services.lifetimes import longest_runs
 from backendai.compute.status import PLACED
@@ -38,17 +39,19 @@ def read_running(group: ResourceGroup) -> tuple[RunningView, ...]:
     for session_id, agent_id, slot, total in by_agent:
         amounts[session_id, agent_id][slot] = total
     kernels = Kernel.objects.filter(session__resource_group=group, status__in=PLACED)
-    counts = kernels.values_list("session_id", "agent_id").annotate(number=Count("pk")).order_by("session_id")
+    counts = kernels.values_list("session_id", "agent_id", "agent__slowness").annotate(number=Count("pk"))
     allocations: dict[UUID, list[tuple[UUID, Slots, int]]] = defaultdict(list)
-    for session_id, agent_id, number in counts:
+    slowness: dict[UUID, int] = defaultdict(int)
+    for session_id, agent_id, slow, number in counts.order_by("session_id"):
         allocations[session_id].append((agent_id, Slots(amounts.get((session_id, agent_id), {})), number))
+        slowness[session_id] = max(slowness[session_id], slow or 0)
     rows = list(placed.values_list("pk", "ends_at", "started_at", "scheduled_at", "batch_timeout"))
     starting = longest_runs([pk for pk, _, started_at, _, _ in rows if started_at is None])
-    longest_start = group.pull_timeout + group.create_timeout
     views = []
     for pk, ends_at, started_at, scheduled_at, batch_timeout in rows:
         if started_at is None:
-            ends_at = _later(scheduled_at, starting.get(pk), longest_start)
+            before = group.pull_timeout + longest_start(group, slowness[pk])
+            ends_at = _later(scheduled_at, starting.get(pk), before)
         views.append(RunningView(pk, tuple(allocations[pk]), ends_at or _later(started_at, batch_timeout)))
     return tuple(views)
 

@@ -222,7 +222,8 @@ class SyncUp(Message):
     refuses to remove. ``storage_hosts``: hosts whose folders kernels can mount; without hosts the agent gets no kernel
     with folders. ``capabilities``: see ``wire.capabilities`` (None: the agent's version does not report them).
     ``working``: kernels that are executing submitted code. ``widest``: the most that one kernel can get on each of the
-    largest machines behind this agent (empty: the agent is one machine).
+    largest machines behind this agent (empty: the agent is one machine). ``slowness``: the factor by which starts take
+    longer here, above 1 for emulated machines; the portal extends the time limit of starts by it.
     """
 
     protocol: int = PROTOCOL
@@ -249,6 +250,7 @@ class SyncUp(Message):
     storage_hosts: list[HostReport] = Field(default_factory=list, max_length=MOST_HOSTS)
     capabilities: Capabilities | None = None
     widest: list[Capacity] = Field(default_factory=list, max_length=MOST_WIDEST)
+    slowness: int = Field(default=1, ge=1, le=100)
     wait: float = Field(default=0.0, ge=0.0, le=30.0)
 
 

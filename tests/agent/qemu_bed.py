@@ -11,6 +11,7 @@ from backendai.agent.backends.qemu_boot import newest_kernel
 from backendai.agent.backends.qemu_tools import Tools
 from backendai.agent.qemu_settings import MachineSettings
 
+EMULATED_START = 480.0  # seconds, as the portal orders for emulated machines
 BED = Path("/var/tmp/backendai/qemu-bed")
 
 

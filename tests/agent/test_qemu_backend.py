@@ -55,7 +55,7 @@ from tests.agent.images import (
     ensure_tmux_image,
 )
 from tests.agent.prerequisites import need_root
-from tests.agent.qemu_bed import machine_settings
+from tests.agent.qemu_bed import EMULATED_START, machine_settings
 from tests.agent.specs import make_spec
 from tests.agent.stream_contract import StreamContract
 from tests.mount_tools import folder_on_disk, root_on_disk
@@ -132,7 +132,8 @@ def standing(made: Open) -> Callable[[str], tuple[QemuBackend, NewSpec]]:
     def stand(image: str) -> tuple[QemuBackend, NewSpec]:
         if image not in known:
             slots = SMALL if image != PYTHON_IMAGE else {"cpu": "1", "mem": str(512 * 2**20)}
-            backend, spec = made(f"standing{len(known)}"), make_spec(slots=slots, image=image)
+            spec = make_spec(slots=slots, image=image, create_timeout=EMULATED_START)
+            backend = made(f"standing{len(known)}")
             backend.start(spec)
             known[image] = backend, lambda **over: spec
         return known[image]
@@ -170,7 +171,7 @@ class Questions:
     def new_spec(self, request: pytest.FixtureRequest, standing: Callable[..., object]) -> NewSpec:
         if request.function.__name__ in STANDING:
             return standing(self.image)[1]  # type: ignore[index,return-value]
-        return partial(make_spec, slots=SMALL, image=self.image)
+        return partial(make_spec, slots=SMALL, image=self.image, create_timeout=EMULATED_START)
 
     @pytest.fixture
     def neighbour(self, opened: Open) -> Backend:
@@ -225,7 +226,7 @@ def backend(opened: Open) -> QemuBackend:
 
 @pytest.fixture
 def new_spec(images: None) -> NewSpec:
-    return partial(make_spec, slots=SMALL)
+    return partial(make_spec, slots=SMALL, create_timeout=EMULATED_START)
 
 
 def run(backend: QemuBackend, kernel_id: UUID, code: str) -> str:

@@ -28,7 +28,7 @@ from backendai.wire.capabilities import Capability
 from tests.agent.contract_tools import until
 from tests.agent.images import ensure_tiny_image
 from tests.agent.prerequisites import need_program, need_root
-from tests.agent.qemu_bed import machine_settings
+from tests.agent.qemu_bed import EMULATED_START, machine_settings
 from tests.agent.specs import make_spec
 
 SMALL = {"cpu": "1", "mem": str(224 * 2**20)}
@@ -163,7 +163,7 @@ def test_a_machine_reaches_others_but_no_services_of_this_one_nor_what_is_shield
 ) -> None:
     for place in places[:5]:
         until(lambda place=place: answers_here(place))  # type: ignore[misc]
-    spec = make_spec(slots=SMALL)
+    spec = make_spec(slots=SMALL, create_timeout=EMULATED_START)
     backend.start(spec)
 
     def reached() -> list[str]:

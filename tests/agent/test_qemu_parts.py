@@ -28,6 +28,7 @@ from backendai.agent.backends.qemu_runner import Runner
 from backendai.agent.backends.qemu_tools import ToolMissing, Tools
 from backendai.agent.backends.qemu_trial import Acceleration
 from backendai.agent.config import read_settings
+from backendai.agent.machine import Machine
 from backendai.agent.qemu_settings import MachineSettings, read_machines
 from backendai.core.errors import UserError
 from backendai.ops.doctor import qemu as doctor_qemu
@@ -190,9 +191,9 @@ def test_a_trial_with_a_deadline_decides_how_machines_run(
         assert asked.find().acceleration == KVM
 
 
-@pytest.mark.parametrize(("program", "seconds"), [("exit 0", 60), ("exit 1", 240)])
-def test_emulated_machines_have_more_time_for_apps(
-    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, seconds: int
+@pytest.mark.parametrize(("program", "slowness", "seconds"), [("exit 0", 1, 60), ("exit 1", 4, 240)])
+def test_emulated_machines_have_more_time_for_starts_and_apps(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, slowness: int, seconds: int
 ) -> None:
     (root / "usr/bin/qemu-system-x86_64").write_text(f"#!/bin/sh\n{program}\n")
     (root / "kvm").touch()
@@ -202,6 +203,8 @@ def test_emulated_machines_have_more_time_for_apps(
     assert backend.services and backend.services.start_seconds == 240, "not tested yet, and nobody waits for that"
     backend.acceleration.find()
     assert backend.services.start_seconds == seconds
+    machine = Machine(backend, offered=lambda slots: slots, gateway_url="")
+    assert machine.describe([], engine_fault="", draining=False, wait=0.0).slowness == slowness
     backend.close()
 
 

@@ -13,6 +13,7 @@ from backendai.cluster.models import Agent
 from backendai.cluster.services import record_sync
 from backendai.compute.models import Allocation, ComputeSession
 from backendai.compute.services.ending import Ended, end_each, terminate_session
+from backendai.compute.services.kernel_specs import spec_for
 from backendai.compute.services.node_view import work_for
 from backendai.compute.services.reports import kernel_reported
 from backendai.compute.status import Status
@@ -52,6 +53,20 @@ def test_a_start_that_is_overdue_is_ended_by_its_node_before_it_is_tried_elsewhe
     assert not Allocation.objects.exists()
     assert rows(session)[-1] == ("start", "NEED_RETRY", "start-timeout", 1)
     assert run_checks(World(later(minutes=4))) == {}
+
+
+def test_an_agent_whose_machines_are_emulated_gets_the_time_that_it_gives_a_start(cast: Cast) -> None:
+    agent = make_agent("emulated")
+    record_sync(agent, sync_of(slowness=4), now=later(seconds=0))
+    agent.refresh_from_db()
+    session = placed(cast, agent)
+    assert spec_for(agent, only_kernel(session).pk).create_timeout == 480
+    repair_at(later(minutes=8, seconds=50))
+    assert only_kernel(session).status == Status.SCHEDULED
+    assert run_checks(World(later(minutes=8, seconds=50))) == {}
+    repair_at(later(minutes=9, seconds=10))
+    assert only_kernel(session).status == Status.TERMINATING
+    assert "the limit is 8 min" in message_of(session, "start-timeout")
 
 
 def test_without_retries_left_an_overdue_start_ends_with_its_reason(cast: Cast) -> None:

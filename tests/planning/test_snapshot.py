@@ -214,6 +214,9 @@ def test_what_runs_is_read_for_backfill_with_the_end_that_is_known(cast: Cast) -
     longest_start = group.pull_timeout + group.create_timeout
     starting = {one.id: one for one in look().running}[ending.pk]
     assert starting.ends_at == earlier + longest_start + timedelta(hours=1)
+    Agent.objects.filter(pk=agent.pk).update(slowness=4)
+    starting = {one.id: one for one in look().running}[ending.pk]
+    assert starting.ends_at == earlier + longest_start + 3 * group.create_timeout + timedelta(hours=1)
     group.backfill = False
     assert read_snapshot(group, timezone.now()).running == ()
 

@@ -182,6 +182,10 @@ class Backend(abc.ABC):
         can get the whole capacity."""
         return []
 
+    def slowness(self) -> int:
+        """Return the factor by which starts take longer than on other agents; does not block."""
+        return 1
+
     def engine(self) -> str:
         """Return the container engine's name and version for display; empty if there is none."""
         return ""

@@ -132,8 +132,8 @@ class QemuBackend(SupervisedBackend, MountingBackend):
         self.acceleration = Acceleration(self.settings.acceleration, tools, self._starter.boot.files)
         super().__init__(self._starter, places, mounts, deployment=deployment, agent=agent)
         self._rules = self._starter.mount_rules
-        self.services = MachineServices(self._running, self._slower)
-        self.guests = MachineGuests(self._running, self._find, self._slower)
+        self.services = MachineServices(self._running, self.slowness)
+        self.guests = MachineGuests(self._running, self._find, self.slowness)
 
     def setup(self) -> None:
         """Set the network rules; prepare the boot files and test the acceleration in a thread. The first start then
@@ -157,6 +157,10 @@ class QemuBackend(SupervisedBackend, MountingBackend):
     def engine(self) -> str:
         known = self.acceleration.known
         return f"QEMU ({known.acceleration})" if known else "QEMU"
+
+    def slowness(self) -> int:
+        """Return the factor of deadlines. Until the test has ended, it is that of emulation."""
+        return slowness(known.acceleration if (known := self.acceleration.known) else TCG)
 
     def storage(self) -> list[Path]:
         return [self._data, self._cache]
@@ -245,10 +249,6 @@ class QemuBackend(SupervisedBackend, MountingBackend):
         if spec.cluster_size > (most := GuestAddresses(self.settings.guests).most_kernels):
             text = "A session of virtual machines has {most} kernels at most."
             raise StartFailed(text, code="cluster-network-failed", most=most)
-
-    def _slower(self) -> int:
-        """Return the factor of deadlines; does not wait for the test, so that event loops may ask."""
-        return slowness(known.acceleration if (known := self.acceleration.known) else TCG)
 
     def _look_at_network(self) -> None:
         isolated = set() if self.network.ensure() else {Capability.ISOLATED}

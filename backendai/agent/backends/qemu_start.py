@@ -80,7 +80,7 @@ class Starter:
         what was created."""
         try:
             self._prepare(spec, folder)
-            if not self._supervisors.start(folder, spec.create_timeout * slowness(self._acceleration())):
+            if not self._supervisors.start(folder, spec.create_timeout):
                 raise StartFailed(_NOT_STARTED, error=self._complaint(folder, spec))
         except (OSError, subprocess.SubprocessError) as error:
             self._undo(folder)

@@ -16,6 +16,7 @@ from backendai.catalog.models import Image
 from backendai.cluster.capabilities import capabilities_of
 from backendai.cluster.models import Agent, ResourceGroup
 from backendai.cluster.site import SiteSettings, site_settings
+from backendai.cluster.time_limits import longest_start
 from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.services.bulk import among
 from backendai.compute.services.cluster_access import keys_of
@@ -181,7 +182,7 @@ def _spec(agent: Agent, kernel: Kernel, around: _SpecContext) -> KernelSpec:
         network=network,
         keys=keys_of(session.pk) if session.cluster_size > 1 else None,
         pull_timeout=group.pull_timeout.total_seconds(),
-        create_timeout=group.create_timeout.total_seconds(),
+        create_timeout=longest_start(group, agent.slowness).total_seconds(),
         ready=ReadyCheck(**kernel.ready) if kernel.ready else None,
         manifest=manifest_of(kernel, agent, around.mounts.of_session(session.pk)),
         mounts=around.mounts.specs_for(session.pk, agent.pk, kernel.role),
