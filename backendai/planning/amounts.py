@@ -121,11 +121,12 @@ def kernels_now(found: Availability, asked: Mapping[str, int], machines: Machine
 class _Suitable:
     """Totals over the agents that suit a launch. ``largest``: the largest capacity by slot, including unreachable
     agents. ``free``: the sum of the free amounts of agents that take sessions; ``on_one``: the most that one of them
-    has free."""
+    has free. ``joined`` and ``on_one_joined``: the same of agents that join others."""
 
     def __init__(self, agents: Sequence[tuple[AgentView, dict[str, int], Mapping[str, int]]]) -> None:
         self.is_empty = not agents
         self.largest, self.free, self.on_one = (defaultdict[str, int](int) for _ in range(3))
+        self.joined, self.on_one_joined = (defaultdict[str, int](int) for _ in range(2))
         for agent, capacity, free in agents:
             for name, amount in capacity.items():
                 if amount > self.largest[name]:
@@ -133,11 +134,20 @@ class _Suitable:
             if not _serves(agent):
                 continue
             for name in capacity:
-                left = free.get(name, 0)
-                if left > 0:
-                    self.free[name] += left
-                    if left > self.on_one[name]:
-                        self.on_one[name] = left
+                left = max(0, free.get(name, 0))
+                self.free[name] += left
+                self.on_one[name] = max(self.on_one[name], left)
+                if agent.joins:
+                    self.joined[name] += left
+                    self.on_one_joined[name] = max(self.on_one_joined[name], left)
+
+    def now(self, slot: str, shape: Shape) -> int:
+        """Return the most of this slot with which each kernel could start now: all of them on one agent, or each on an
+        agent that joins the others."""
+        whole = self.on_one[slot] // shape.kernels
+        if not shape.multi_node or shape.kernels == 1:
+            return whole
+        return max(whole, min(self.on_one_joined[slot], self.joined[slot] // shape.kernels))
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,16 +164,14 @@ def _amount(slot: str, place: _Place, *, is_offered: bool) -> Amount:
     shape, step = place.shape, _step(slot, place.shape)
     maximum = min(_limits(slot, place), key=lambda bound: bound.amount, default=None)
     quota = _quota(slot, place)
-    on_one, together = place.room.on_one.get(slot, 0), place.room.free.get(slot, 0)
-    now = [on_one, together // shape.kernels] if shape.multi_node else [on_one // shape.kernels]
-    bounds = [*now, *(bound.amount for bound in (quota, maximum) if bound)]
+    bounds = [place.room.now(slot, shape), *(bound.amount for bound in (quota, maximum) if bound)]
     return Amount(
         slot=slot,
         minimum=Bound(-(-place.minimum[slot] // step) * step, IMAGE, place.image.display_name),
         maximum=maximum and Bound(_floor(maximum.amount, step), maximum.kind, maximum.name),
         quota=quota,
-        free=together,
-        on_one=on_one,
+        free=place.room.free[slot],
+        on_one=place.room.on_one[slot],
         remaining=_floor(min(bounds), step),
         step=step,
         is_offered=is_offered,

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
 from backendai.accounts.models import Project, ResourcePolicy
 from backendai.accounts.policies import DOMAIN, KEY_PAIR, PROJECT, USER, key_of
@@ -15,6 +16,8 @@ from backendai.cluster.models import SiteSetting
 from backendai.compute.models import Allocation
 from backendai.compute.services.ledger import occupied_by_agent
 from backendai.compute.services.limits import limit_views
+from backendai.compute.status import Status
+from backendai.controller.group_pass import schedule
 from backendai.core.errors import UserError
 from backendai.core.slots import Slots
 from backendai.planning.agents import read_agent_rows, read_agents
@@ -117,6 +120,22 @@ def test_kernels_on_agents_that_join_no_other_agents_are_not_counted_together(ca
     assert kernels_now(availability(cast.alice, project, make_group()), Slots.parse({"cpu": 1})) == (4, 4)
     make_agent(cpu=1, mem="8g")
     assert kernels_now(availability(cast.alice, project, make_group()), Slots.parse({"cpu": 1})) == (4, 5)
+
+
+def test_a_cluster_is_promised_only_what_agents_that_join_others_have(cast: Cast) -> None:
+    make_agent(cpu=2, mem="8g")
+    for _ in range(2):
+        make_agent(cpu=6, mem="8g", capabilities=["images"])
+    promised = look(cast, Shape(2, True))["cpu"].remaining
+    assert promised == 3000, "one agent alone holds both kernels"
+    session = make_session(cast.alice, cluster_size=2, cluster_mode="multi-node", resources={"cpu": 4})
+    schedule(session.resource_group, timezone.now())
+    session.refresh_from_db()
+    assert session.status == Status.PENDING
+    fitting = make_session(cast.alice, cluster_size=2, cluster_mode="multi-node", resources={"cpu": 3}, priority=90)
+    schedule(session.resource_group, timezone.now())
+    fitting.refresh_from_db()
+    assert fitting.status == Status.SCHEDULED
 
 
 @pytest.mark.parametrize("seed", range(12))
