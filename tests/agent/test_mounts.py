@@ -21,6 +21,7 @@ from backendai.agent.backends.process import IMAGE, ProcessBackend
 from backendai.agent.config import parse_storage_hosts
 from backendai.agent.mounts import children
 from backendai.agent.mounts.children import Children
+from backendai.agent.mounts.cuts import unmount_folder
 from backendai.agent.mounts.hosts import StorageHosts
 from backendai.agent.mounts.kernel_mounts import KernelMounts
 from backendai.agent.mounts.rules import MountRules
@@ -354,6 +355,16 @@ def test_a_native_kernel_is_cut_off_from_a_folder_and_goes_on(
     assert native.ended(spec.kernel_id) is None
     with pytest.raises(BackendError, match="No program of this session sees the folder"):
         native.cut_folder(spec.kernel_id, folder)
+
+
+def test_processes_that_the_agent_does_not_see_are_no_reason_to_call_a_session_open() -> None:
+    beyond = int(Path("/proc/sys/kernel/pid_max").read_text()) + 1  # as a container sees the ids of its machine
+    with pytest.raises(BackendError, match="runs in a container") as refused:
+        unmount_folder([beyond], uuid4())
+    assert refused.value.code == "folder-not-seen"
+    with pytest.raises(BackendError) as refused:
+        unmount_folder([os.getpid()], uuid4())
+    assert refused.value.code == "folder-not-apart"
 
 
 def _until(is_so: Callable[[], bool]) -> None:

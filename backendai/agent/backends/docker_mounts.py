@@ -32,7 +32,10 @@ class MountingContainers(MountingBackend):
                 found = client.inspect_container(container_name(kernel_id))
             except NotFound as error:
                 raise KernelGone("This kernel is no longer on its agent.") from error
-        return [int(found["State"]["Pid"])]
+        pid = int(found["State"]["Pid"])
+        if pid == 0:  # the container has ended
+            raise KernelGone("This kernel is no longer on its agent.")
+        return [pid]
 
 
 class DockerMounts:

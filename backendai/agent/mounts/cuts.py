@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from backendai.agent.backends.base import BackendError
-from backendai.agent.mounts.cutting import NOT_ALLOWED, NOT_APART, NOT_MOUNTED
+from backendai.agent.mounts.cutting import NOT_ALLOWED, NOT_APART, NOT_MOUNTED, NOT_SEEN
 from backendai.core.messages import Message
 
 _SECONDS = 10.0
@@ -21,6 +21,7 @@ _CODE = "import sys; sys.path.insert(0, sys.argv[1]); from backendai.agent.mount
 _WORDS = {
     NOT_APART: Message("The programs of this session are not shut in, so the folder cannot be unmounted for them."),
     NOT_ALLOWED: Message("This agent does not have the right to unmount folders of sessions that run."),
+    NOT_SEEN: Message("This agent runs in a container and does not see the programs of sessions."),
     NOT_MOUNTED: Message("No program of this session sees the folder."),
 }
 

@@ -24,7 +24,7 @@ _NEWNS, _NEWUSER = 0x00020000, 0x10000000
 _ESCAPED = re.compile(r"\\([0-7]{3})")
 _MOST_ROUNDS = 5
 _LIBC = ctypes.CDLL(None, use_errno=True)
-NOT_APART, NOT_ALLOWED, NOT_MOUNTED = "not-apart", "not-allowed", "not-mounted"
+NOT_APART, NOT_ALLOWED, NOT_MOUNTED, NOT_SEEN = "not-apart", "not-allowed", "not-mounted", "not-seen"
 
 
 class Failed(Exception):
@@ -55,7 +55,7 @@ def cut(pids: list[int], folder: str) -> int:
     own = _space("self")
     spaces = {space: pid for pid in pids if (space := _space(pid)) not in ("", own)}
     if not spaces:
-        raise Failed(NOT_APART)
+        raise Failed(_why_no_space(pids, own))
     numbers: set[str] = set()
     for pid in spaces.values():
         numbers |= _detach_all(pid, folder)
@@ -71,6 +71,14 @@ def cut(pids: list[int], folder: str) -> int:
                 os.kill(pid, signal.SIGKILL)
         ended |= users
     return len(ended)
+
+
+def _why_no_space(pids: list[int], own: str) -> str:
+    """Return the code of the reason why no process has a mount namespace that can be entered."""
+    if any(_space(pid) == own for pid in pids):
+        return NOT_APART
+    # An agent in a container has a /proc of its own: the engine's process ids mean nothing there.
+    return NOT_ALLOWED if any(Path(f"/proc/{pid}").exists() for pid in pids) else NOT_SEEN
 
 
 def _detach_all(pid: int, folder: str) -> set[str]:
