@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import tempfile
 
-_data = tempfile.mkdtemp(prefix="backendai-test-")
+_data, _owner = tempfile.mkdtemp(prefix="backendai-test-"), os.getpid()
 os.environ["BACKENDAI_DATA"] = _data
 os.environ["DATABASE_URL"] = os.environ.get("BACKENDAI_TEST_DATABASE_URL", f"sqlite:///{_data}/portal.sqlite3")
 os.environ["REDIS_URL"] = os.environ.get("BACKENDAI_TEST_REDIS_URL", f"unix://{_data}/absent.sock")
+
+
+@atexit.register
+def _delete_data() -> None:
+    if os.getpid() == _owner:  # a forked process ends before the one that made the folder
+        shutil.rmtree(_data, ignore_errors=True)
+
 
 from backendai.settings.portal import *  # noqa: E402, F403
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -60,3 +62,9 @@ def test_it_closes_the_folders_in_which_other_programs_make_files(tmp_path: Path
     lock = data_folder.lock(tmp_path)
     os.close(lock)
     assert modes(tmp_path) == {"up.lock": 0o600, "logs": 0o700, "valkey": 0o700}
+
+
+def test_tests_delete_their_data_folder_when_they_end() -> None:
+    code = "import backendai.settings.testing as one; print(one._data)"
+    folder = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+    assert folder and not Path(folder).exists()
