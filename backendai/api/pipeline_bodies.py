@@ -13,7 +13,7 @@ from backendai.pipelines.documents import LARGEST
 from backendai.pipelines.elements import MOST_TASKS
 from backendai.pipelines.models import Run, State, Status, Step, Task
 from backendai.pipelines.services.creating import RunSpec
-from backendai.pipelines.showing import with_zeros
+from backendai.pipelines.showing import fetched_values, with_zeros
 
 
 class RunRequest(StrictSerializer):
@@ -195,12 +195,6 @@ def task_bodies(tasks: Sequence[Task]) -> list[dict[str, Any]]:
     same = ("index", "state", "attempt", "code", "cause", "retry_at", "ended_at")
     return [
         {name: getattr(task, name) for name in same}
-        | {"step": task.step.name, "session": task.session_id, "values": values_of(task)}
+        | {"step": task.step.name, "session": task.session_id, "values": fetched_values(task)}
         for task in tasks
     ]
-
-
-def values_of(task: Task) -> dict[str, str]:
-    """Return the variables that belong to this element alone."""
-    found: dict[str, str] = task.step.values[task.place] if task.step.values else {}
-    return found

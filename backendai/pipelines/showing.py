@@ -36,9 +36,10 @@ class StepOutline:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An element that failed, why, and the end of its log, or why it has none."""
+    """An element that failed, with its own variables, why, and the end of its log, or why it has none."""
 
     task: Task
+    values: dict[str, str]
     reason: str
     log: str
     no_log: str
@@ -89,6 +90,12 @@ def own_values(task: Task) -> dict[str, str]:
     return found or {}
 
 
+def fetched_values(task: Task) -> dict[str, str]:
+    """Return the variables that are an element's own; its step must have been fetched with its values."""
+    found: dict[str, str] = task.step.values[task.place] if task.step.values else {}
+    return found
+
+
 def with_zeros(counts: Mapping[State, int]) -> dict[str, int]:
     """Return the numbers of all states by their names in small letters."""
     return {state.lower(): counts.get(state, 0) for state in State}
@@ -107,6 +114,7 @@ def failures_of(run: Run, now: datetime) -> list[Failure]:
     return [
         Failure(
             task,
+            fetched_values(task),
             task.session.reason_text if task.session else task.code,
             ends.get(task.session_id, "") if task.session_id else "",
             without.get(task.session_id, "") if task.session_id else "",

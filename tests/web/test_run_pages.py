@@ -67,12 +67,15 @@ def test_a_run_is_one_row_of_the_list_and_opens_into_its_page(alice: Client, cas
 
 def test_the_page_of_a_failed_pipeline_opens_at_the_step_that_failed(alice: Client, cast: Cast) -> None:
     step = {"image": "python", "resources": {"cpu": 1, "mem": "512m"}, "startup_command": "true"}
-    steps = {"good": step, "bad": step | {"after": ["good"], "array": 2}, "last": step | {"after": ["bad"]}}
+    rates = {"after": ["good"], "matrix": {"rate": [0.1, 0.2]}}
+    steps = {"good": step, "bad": step | rates, "last": step | {"after": ["bad"]}}
     run = launch(cast.alice, kind="pipeline", steps=steps)
     address = f"/runs/{run.pk}/"
     assert "Elements of step good" in text_of(alice, address)
     play(run, lambda one: "task-failed" if one.name.endswith("bad-1") else "task-finished")
     assert "Elements of step bad" in text_of(alice, address)
+    failures = text_of(alice, f"{address}failures/")
+    assert "<bdi>0.2</bdi>" in failures and "<bdi>0.1</bdi>" not in failures
     assert "Elements of step last" in text_of(alice, address, step="last")
 
 
