@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from backendai.agent.app_starts import AppStarts
+from backendai.agent.backends import kubernetes_terminal
 from backendai.agent.backends.base import Backend
 from backendai.agent.backends.kubernetes import KubernetesBackend
 from backendai.agent.backends.kubernetes_access import find_access
@@ -25,13 +26,13 @@ from backendai.agent.ports import NotListening, Ports
 from backendai.wire.messages import HomeFile, Peer
 from backendai.wire.splice import Side, splice
 from tests.agent.backend_contract import BackendContract
-from tests.agent.contract_tools import NewSpec, ended_of, until
+from tests.agent.contract_tools import NewSpec, ask, ended_of, until
 from tests.agent.images import SERVICE_IMAGE, SERVICE_LABEL, TMUX_IMAGE
 from tests.agent.kubernetes_bed import bed, ensure_bed, namespace
 from tests.agent.specs import make_spec
 from tests.agent.stream_contract import StreamContract
 
-pytestmark = [pytest.mark.kubernetes, pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(300)]
 Open = Callable[..., KubernetesBackend]
 
 
@@ -183,6 +184,21 @@ async def test_an_app_is_started_and_reached(opened: Open, deployment: str, new_
         await ports.dial(spec.kernel_id, "nothing", 9999)
 
 
+@pytest.mark.asyncio
+async def test_the_end_of_a_shell_leaves_nothing_to_hang_up(
+    backend: KubernetesBackend, new_spec: NewSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = new_spec()
+    await asyncio.to_thread(backend.start, spec)
+    terminal = await backend.open_terminal(spec.kernel_id, name="one", rows=24, cols=80)
+    await ask(terminal, b"echo mark-$((40 + 2))\n", b"mark-42")
+    await terminal.write(b"exit\n")
+    while await terminal.read():
+        pass
+    monkeypatch.setattr(kubernetes_terminal, "output_of", None)  # in a pod that ends with the shell it may hang
+    await terminal.close()
+
+
 def answer_of(ports: Ports, kernel_id: UUID) -> bytes:
     """Return what a page of the kernel answers."""
 
@@ -209,6 +225,7 @@ class TestKubernetesBackend(BackendContract):
         return len(processes_of(kernel_id))
 
 
+@pytest.mark.long
 class TestKubernetesTerminalsWithTmux(StreamContract):
     """The part of the contract about streams, with an image that has tmux."""
 

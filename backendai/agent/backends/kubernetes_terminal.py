@@ -42,7 +42,7 @@ class Terminals:
         self._open[mark] = kernel_id
 
         async def hang_up() -> None:
-            await asyncio.to_thread(self._hang_up, mark)
+            await asyncio.to_thread(self._hang_up, mark, running)
 
         async def find(does: str, text: str) -> None:
             await asyncio.to_thread(self._run, kernel_id, FIND, [tmux_name(name), does, text])
@@ -72,9 +72,11 @@ class Terminals:
             if self._run(kernel_id, CLOSE_ALL_BUT, ours):
                 self._clean.add(kernel_id)
 
-    def _hang_up(self, mark: str) -> None:
+    def _hang_up(self, mark: str, client: Command) -> None:
         self._terminals.pop(mark, None)
         kernel_id = self._open.pop(mark, None)
+        if client.exit_code is not None:  # a command in a pod that is ending may hang until its deadline
+            return
         if kernel_id is not None and not self._run(kernel_id, CLOSE_ONE, [mark]):
             self._clean.discard(kernel_id)  # the next sweep retries
 
