@@ -8,6 +8,7 @@ import base64
 import contextlib
 import fcntl
 import json
+import os
 import subprocess
 import time
 from collections.abc import Iterator
@@ -40,7 +41,9 @@ def ensure_bed() -> None:
     started is ended with the last test process that uses it."""
     kubeconfig = Path(bed("kubeconfig").strip())
     if not (kubeconfig.parents[1] / "bin/bed").exists():
-        pytest.skip("there is no Kubernetes here: bin/kubernetes-bed build makes one (5 to 20 minutes, once)")
+        pytest.skip("there is no Kubernetes here: bin/kubernetes-bed build makes one (3 to 8 minutes, once)")
+    if os.getuid() != 0:
+        pytest.skip("only root can start the Kubernetes of bin/kubernetes-bed")
     _join(kubeconfig.parents[1])
     client = APIClient()
     try:
