@@ -65,8 +65,15 @@ document.addEventListener("DOMContentLoaded", () => {
     if (step && step !== number()) go(step);
   });
 
-  // What the portal says of the form goes to the steps and to the fields.
+  // What the portal says of the form goes to the steps and to the fields. What is only missing is told calmly, until a
+  // field or the review says so.
+  const outlook = document.getElementById("launch-outlook");
   const faults = new Faults(form, (wrong) => {
+    const needed = document.getElementById("still-needed");
+    if (needed) {
+      needed.hidden = wrong.size > 0;
+      needed.previousElementSibling.hidden = !needed.hidden;
+    }
     for (const each of document.querySelectorAll(".step-mark")) {
       each.hidden = !wrong.has(each.id.replace("step-mark-", ""));
     }
@@ -83,7 +90,6 @@ document.addEventListener("DOMContentLoaded", () => {
   };
   review.addEventListener("htmx:afterSwap", mark);
   // The line at the foot is told more often: the review follows it.
-  const outlook = document.getElementById("launch-outlook");
   outlook.addEventListener("htmx:afterRequest", ({ detail }) => {
     const told = outlook.querySelector("#outlook-faults");
     if (!detail.successful || !told) return;

@@ -98,11 +98,14 @@ def test_what_is_wrong_stands_at_its_field_and_marks_its_step_while_one_types(wa
 
     page.get_by_role("radio", name=re.compile("^Batch")).check()
     command = page.get_by_label("Startup command")
-    expect(line).to_contain_text("Cannot be launched: Startup command:")
+    expect(line.locator(".outlook-line:visible")).to_have_text(re.compile("^\\s*Still needed: Startup command\\s*$"))
+    expect(mark).to_be_hidden()
     expect(command).not_to_have_attribute("aria-invalid", "true")
-    command.focus()
+    line.get_by_role("link", name="Startup command").click()
+    expect(command).to_be_focused()
     command.blur()
     expect(command).to_have_accessible_description(re.compile("A batch session needs a command to run."))
+    expect(line.locator(".outlook-line:visible")).to_contain_text("Cannot be launched: Startup command:")
     expect(mark).to_be_visible()
     command.fill("true")
     expect(page.locator("#id_startup_command_error")).to_have_count(0)
@@ -203,7 +206,7 @@ def test_a_fault_that_appears_under_the_pointer_does_not_cost_the_click(walk: Vi
     page = _form(walk).page
     page.get_by_role("radio", name=re.compile("^Batch")).check()
     command, add = page.get_by_label("Startup command"), page.get_by_role("button", name="Add value")
-    expect(page.locator(".outlook-line")).to_contain_text("Startup command:")  # left empty, it has a fault
+    expect(page.locator("#still-needed")).to_contain_text("Startup command")  # left empty, it has a fault
     add.scroll_into_view_if_needed()
     command.evaluate("(field) => field.focus({ preventScroll: true })")
     expect(command).not_to_have_attribute("aria-invalid", "true")

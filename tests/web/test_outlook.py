@@ -296,6 +296,23 @@ def test_the_line_the_review_and_the_launch_refuse_the_same(
     assert ComputeSession.objects.count() == 1
 
 
+def test_what_is_only_missing_is_told_apart_from_what_is_wrong(cast: Cast, browse: Browse) -> None:
+    make_agent("node-1", cpu=4)
+    make_image()
+    client, batch = browse(cast.alice), typed(cast, session_type="batch")
+
+    def page(values: dict[str, Any]) -> str:
+        return client.post(reverse("web:launch_preview"), values, **HTMX).content.decode()
+
+    needed = page(batch)
+    assert re.search(r'id="still-needed">.*<a href="#step-1" data-go="1" data-to="startup_command">', needed, re.DOTALL)
+    assert '<p class="outlook-line tone-bad" hidden>' in needed
+    wrong = batch | {"batch_timeout": "5"}
+    assert 'id="still-needed"' not in page(wrong)
+    assert foreseen(client, wrong).startswith("Cannot be launched: Timeout: ")
+    assert 'id="still-needed"' not in page(typed(cast, name="-a"))
+
+
 def test_a_start_that_lies_ahead_is_told_by_the_readers_clock(cast: Cast, browse: Browse) -> None:
     make_agent("node-1")
     make_image()

@@ -44,7 +44,8 @@ _OF_ENVIRONMENTS = frozenset({"image", "environ", "manual_image", "environment",
 class Fault(NamedTuple):
     """An error: the form's field (``__all__``: none), its label and the reason.
 
-    For a field with rows also the row's number, and the part of the row if it has several.
+    For a field with rows also the row's number, and the part of the row if it has several. ``is_missing``: the field
+    needs a value and has none.
     """
 
     field: str
@@ -52,6 +53,7 @@ class Fault(NamedTuple):
     message: str
     row: int | None
     part: str = ""
+    is_missing: bool = False
 
     @property
     def step(self) -> int:
@@ -85,6 +87,16 @@ class Review:
     def wrong_steps(self) -> str:
         """The numbers of the steps with errors, separated by spaces."""
         return " ".join(str(number) for number in sorted({fault.step for fault in self.faults}))
+
+    @property
+    def first(self) -> Fault:
+        """The error to show when there is room for one: a wrong value before a missing one."""
+        return next((fault for fault in self.faults if not fault.is_missing), self.faults[0])
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether values are missing, and no value is wrong."""
+        return bool(self.faults) and all(fault.is_missing for fault in self.faults)
 
     @property
     def others(self) -> int:
@@ -193,7 +205,8 @@ def _faults(form: LaunchForm) -> Iterator[Fault]:
     for name, errors in form.wrong_in_order():
         for error in errors:
             params = error.params or {}
-            yield Fault(name, _label(form, name), error.messages[0], params.get("row"), params.get("part", ""))
+            place = (params.get("row"), params.get("part", ""))
+            yield Fault(name, _label(form, name), error.messages[0], *place, error.code == "required")
 
 
 def _label(form: LaunchForm, name: str) -> str:

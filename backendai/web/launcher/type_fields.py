@@ -212,7 +212,8 @@ class TypeFields(forms.Form):
         """Add an error for a batch session without a command. Only for a form that is about to be launched."""
         typed = self.cleaned_data.get("startup_command", "").strip()
         if self.runs_program() and not typed and not self.has_error("startup_command"):
-            self.add_error("startup_command", _("A batch session needs a command to run."))
+            text = _("A batch session needs a command to run.")
+            self.add_error("startup_command", forms.ValidationError(text, code="required"))
 
     def is_order_open(self) -> bool:
         """Return whether a field under "Order" has a value or an error."""
