@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
@@ -18,6 +18,7 @@ from backendai.compute.status import TERMINAL, Status
 from backendai.core.messages import Message
 from backendai.core.slots import Slots
 from backendai.planning.deciding import WrongRules, decide_apart
+from backendai.planning.pulls import PullFirst
 from backendai.planning.snapshot import read_snapshot
 from backendai.scheduler.plan import Placement, Plan, Reason, Step, Wait
 from backendai.scheduler.snapshot import SessionView, Snapshot
@@ -57,7 +58,8 @@ class Explanation:
     ``now``: the time of the explanation. For several equal sessions it describes the first that does not start, and
     ``started`` is the number of sessions that start. ``position`` counts from 1 among the group's ``waiting`` sessions.
     ``ahead``: the sessions that the user may see among the first twenty in front; ``ahead_total``: the number of all in
-    front. ``agents``: the names of the agents on which it would start.
+    front. ``agents``: the names of the agents on which it would start; ``kernel_agents``: the agent of each kernel, by
+    id. ``pull``: the agents that pull its image before that.
     """
 
     now: datetime
@@ -73,6 +75,8 @@ class Explanation:
     steps: tuple[Step, ...] = ()
     suggestions: tuple[Suggestion, ...] = ()
     started: int = 0
+    kernel_agents: Mapping[UUID, UUID] = field(default_factory=dict)
+    pull: PullFirst | None = None
 
 
 def explain(session: ComputeSession, user: User, *, now: datetime) -> Explanation:
@@ -167,8 +171,9 @@ def _no_pass(snapshot: Snapshot, code: str, message: str) -> Explanation:
 
 
 def _start(snapshot: Snapshot, placements: Sequence[Placement]) -> Explanation:
-    chosen = {agent for placement in placements for agent in placement.kernels.values()}
-    agents = tuple(sorted(agent.name for agent in snapshot.agents if agent.id in chosen))
+    chosen = {kernel: agent for placement in placements for kernel, agent in placement.kernel_agents}
+    used = set(chosen.values())
+    agents = tuple(sorted(agent.name for agent in snapshot.agents if agent.id in used))
     message = Message("It starts now on {agents}.", agents=agents)
     return Explanation(
         snapshot.now,
@@ -178,6 +183,7 @@ def _start(snapshot: Snapshot, placements: Sequence[Placement]) -> Explanation:
         agents=agents,
         steps=placements[0].steps,
         started=len(placements),
+        kernel_agents=chosen,
     )
 
 
@@ -192,7 +198,7 @@ def _seen_by(user: User, wait: Wait) -> tuple[Reason, str]:
             del details["blocker"]
         else:
             name, owner = seen
-            in_front = Message("In front: {name} ({owner}).", name=name, owner=owner)
+            in_front = Message("The session in front is {name} of {owner}.", name=name, owner=owner)
     return replace(wait.reason, details=details, aside_details={}), in_front
 
 

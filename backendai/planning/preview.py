@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
@@ -13,6 +15,7 @@ from backendai.compute.services.check import Checked, check_spec
 from backendai.compute.spec import SessionSpec
 from backendai.core.errors import UserError
 from backendai.planning.explain import Explanation, Verdict, foresee, other_groups
+from backendai.planning.pulls import pull_before
 from backendai.planning.queue import Newcomer, Row
 from backendai.planning.snapshot import read_snapshot
 from backendai.planning.storage import storage_need
@@ -44,7 +47,14 @@ def preview(
     ids = {each.row.id for each in newcomers}
     views = [each for each in snapshot.pending if each.id in ids]
     others = partial(other_groups, checked.project, checked.group)
-    return foresee(snapshot, views, user, least=checked.image.minimum_slots, others=others)
+    found = foresee(snapshot, views, user, least=checked.image.minimum_slots, others=others)
+    return _with_pull(found, newcomers, checked) if found.verdict == Verdict.STARTS_NOW else found
+
+
+def _with_pull(found: Explanation, newcomers: Sequence[Newcomer], checked: Checked) -> Explanation:
+    images = {role.image.pk: role.image for role in checked.roles}
+    kernels = {pk: images[image_id] for each in newcomers for pk, _, image_id in each.kernels if image_id}
+    return replace(found, pull=pull_before([(agent, kernels[pk]) for pk, agent in found.kernel_agents.items()]))
 
 
 def _newcomer(owner: User, checked: Checked, now: datetime) -> Newcomer:

@@ -37,7 +37,12 @@ class Build:
     @property
     def percent(self) -> int | None:
         """The progress from 0 to 100, or None if it is unknown."""
-        return None if self.progress is None else int(100 * min(1.0, max(0.0, self.progress)))
+        return percent_of(self.progress)
+
+
+def percent_of(progress: float | None) -> int | None:
+    """Return a progress of 0 to 1 in percent, or None if it is unknown."""
+    return None if progress is None else int(100 * min(1.0, max(0.0, progress)))
 
 
 def images_open(user: User) -> Sequence[Image]:

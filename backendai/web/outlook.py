@@ -18,11 +18,13 @@ from backendai.core.errors import UserError
 from backendai.core.slots import Slots
 from backendai.planning.explain import Explanation, SessionAhead, Verdict, explain
 from backendai.planning.preview import preview
+from backendai.planning.pulls import PullFirst
 from backendai.planning.turns import Busy, turn_of
 from backendai.scheduler.plan import Reason, Step
 from backendai.scheduler.suggest import Suggestion
 from backendai.texts.messages import in_words
 from backendai.texts.translation import gettext as _
+from backendai.web.images import Build, builds_of, percent_of
 from backendai.web.launcher.allocation_fields import CUSTOM, initial_amounts
 from backendai.web.launcher.form import LaunchForm
 from backendai.web.launcher.presets import typed_amounts
@@ -61,7 +63,8 @@ class Change:
 class Outlook:
     """The result of the next pass for a session: it ``starts``, waits, or can ``never`` start without changes.
 
-    ``ahead``: a few visible sessions before it; ``others``: the number of the rest.
+    ``ahead``: a few visible sessions before it; ``others``: the number of the rest. ``pull``: the agents that pull its
+    image first; ``build``: the unfinished build of its image, without which it starts as a native process.
     """
 
     starts: bool
@@ -75,6 +78,13 @@ class Outlook:
     code: str = ""
     started: int = 0  # of several that are asked for at once
     count: int = 1
+    pull: PullFirst | None = None
+    build: Build | None = None
+
+    @property
+    def pulled_percent(self) -> int | None:
+        """How much of its image the agents have, from 0 to 100; None if it is unknown."""
+        return percent_of(self.pull.progress) if self.pull else None
 
     @property
     def no_change(self) -> str:
@@ -111,7 +121,9 @@ class Outlook:
     @property
     def tone(self) -> str:
         """The tone of the text's colour."""
-        return "good" if self.starts else "bad" if self.never else "wait"
+        if self.starts:
+            return "wait" if self.pull else "good"
+        return "bad" if self.never else "wait"
 
 
 def outlook_of(session: ComputeSession, user: User, *, now: datetime) -> Outlook | None:
@@ -140,7 +152,11 @@ def _of_form(user: User, form: LaunchForm, checked: Checked, now: datetime) -> O
     replaced: ComputeSession | None = form.cleaned_data["replaces"]
     if replaced and replaced.status == Status.PENDING and found.verdict == Verdict.WAITS:
         return _in_place_of(replaced, user, spec, now) or _outlook(found)
-    return replace(_outlook(found), count=count)
+    outlook = replace(_outlook(found), count=count)
+    if not outlook.starts:
+        return outlook
+    builds = builds_of({role.image.pk: role.image for role in checked.roles}.values())
+    return replace(outlook, build=next((build for build in builds if build.is_native), None))
 
 
 def _in_place_of(replaced: ComputeSession, user: User, spec: SessionSpec, now: datetime) -> Outlook | None:
@@ -180,6 +196,7 @@ def _outlook(found: Explanation) -> Outlook:
         changes=tuple(_change(each, found.group) for each in found.suggestions),
         code=found.reason.code if found.reason else "",
         started=found.started,
+        pull=found.pull,
     )
 
 

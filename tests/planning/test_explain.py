@@ -68,7 +68,7 @@ def test_others_ahead_are_counted_but_not_named(cast):
     asked = "That session requests 4 CPU cores, 512 MiB of memory."
     behind = "Queued behind a session that does not fit yet (group default runs sessions strictly in order)."
     assert mine.message == f"{behind} {asked}"
-    assert admins.message == f"{behind} In front: {first.name} ({cast.bob.email}). {asked}"
+    assert admins.message == f"{behind} The session in front is {first.name} of {cast.bob.email}. {asked}"
     assert [other.id for other in admins.ahead] == [first.pk]
 
 

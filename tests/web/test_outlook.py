@@ -16,11 +16,18 @@ from django.urls import reverse
 from django.utils import timezone
 
 from backendai.accounts.models import User
-from backendai.cluster.models import ResourceGroup
+from backendai.activity.jobs import start_job
+from backendai.activity.models import BackgroundJob
+from backendai.catalog.models import Image, ImageOnAgent, ImagePull
+from backendai.catalog.pulls import PULL_JOB
+from backendai.catalog.services import BUILD_JOB
+from backendai.cluster.models import Agent, ResourceGroup
+from backendai.cluster.native_sessions import allow_native_sessions
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.ending import terminate_session
 from backendai.compute.services.waits import Waiting, note_waits
 from backendai.controller.group_pass import schedule
+from backendai.core.messages import Message
 from backendai.planning import turns
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image, make_running_session, make_session
@@ -65,6 +72,12 @@ def typed(cast: Cast, **over: Any) -> dict[str, Any]:
     return values | over
 
 
+def make_agent_with_image(name: str, *, digest: str = "") -> Agent:
+    agent = make_agent(name, cpu=4)
+    ImageOnAgent.objects.create(agent=agent, reference=make_image().reference, digest=digest)
+    return agent
+
+
 def foreseen(client: Client, values: dict[str, Any]) -> str:
     answer = client.post(reverse("web:launch_preview"), values, **HTMX)
     assert answer.status_code == 200
@@ -73,8 +86,7 @@ def foreseen(client: Client, values: dict[str, Any]) -> str:
 
 
 def test_of_several_sessions_it_counts_those_that_start(cast: Cast, browse: Browse) -> None:
-    make_agent("node-1", cpu=4)
-    make_image()
+    make_agent_with_image("node-1")
     client = browse(cast.alice)
     assert foreseen(client, typed(cast, count="2")) == "All 2 start now on node-1."
     said = foreseen(client, typed(cast, count="3"))
@@ -239,10 +251,35 @@ def test_the_number_of_queries_does_not_grow_with_the_queue(cast: Cast, browse: 
 
 
 def test_the_form_says_where_it_would_start(cast: Cast, browse: Browse) -> None:
-    make_agent("gpu-02")
-    make_image()
+    make_agent_with_image("gpu-02")
     assert foreseen(browse(cast.alice), typed(cast)) == "Starts now on gpu-02."
     assert not ComputeSession.objects.exists()
+
+
+def test_an_image_that_the_agent_pulls_first_is_no_start_at_once(cast: Cast, browse: Browse) -> None:
+    agent = make_agent_with_image("gpu-02", digest="sha256:old")
+    Image.objects.update(digest="sha256:new")
+    client, waits = browse(cast.alice), "Starts once the image is pulled to gpu-02."
+    assert foreseen(client, typed(cast)) == waits
+    assert foreseen(client, typed(cast, count="2")) == "All 2 start once the image is pulled to gpu-02."
+    job = start_job(PULL_JOB, "python", Message("Pulling."), now=timezone.now())
+    ImagePull.objects.create(job=job, image=make_image(), agent=agent, status="PULLING", progress=0.4)
+    assert foreseen(client, typed(cast)) == f"{waits} 40 % of it is there."
+    ImageOnAgent.objects.update(digest="sha256:new")
+    assert foreseen(client, typed(cast)) == "Starts now on gpu-02."
+
+
+def test_a_native_start_says_that_its_image_is_still_being_built(cast: Cast, browse: Browse) -> None:
+    make_agent("native-1", backend="process")
+    make_image(is_built_here=True, process_reference="local/python:process")
+    allow_native_sessions(cast.dana, now=timezone.now())
+    job = start_job(BUILD_JOB, "local/python:latest", Message("Building."), now=timezone.now())
+    BackgroundJob.objects.filter(pk=job.pk).update(progress=0.4)
+    line = foreseen(browse(cast.alice), typed(cast))
+    native = "It runs as a native process:"
+    assert line == f"Starts now on native-1. {native} its image is still being built ( 40 % )."
+    BackgroundJob.objects.filter(pk=job.pk).update(status=BackgroundJob.Status.FAILED)
+    assert foreseen(browse(cast.alice), typed(cast)).endswith(f"{native} its image could not be built.")
 
 
 def test_the_form_says_why_it_would_wait_and_what_would_help(cast: Cast, browse: Browse, busy: ComputeSession) -> None:

@@ -183,7 +183,7 @@ def test_the_line_at_the_foot_knows_their_sizes_without_their_texts(site: Cast, 
     page = client.post(reverse("web:launch_preview"), typed(site, **rows), **HTMX).content.decode()
     assert 'data-fault="files">The files have 256 KiB; a session takes at most' in page
     fine = client.post(reverse("web:launch_preview"), typed(site, **rows | {"files.bytes": ["5"]}), **HTMX)
-    assert "Starts now" in fine.content.decode()
+    assert "<strong>Starts " in fine.content.decode()
 
 
 def test_an_address_knows_their_names_alone(site: Cast, browse: Browse) -> None:
