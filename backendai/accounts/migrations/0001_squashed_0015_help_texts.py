@@ -176,6 +176,9 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['name'],
+                'constraints': [
+                    models.UniqueConstraint(fields=('domain', 'name'), name='project_name_once_per_domain'),
+                ],
             },
             bases=(backendai.accounts.models.policies.HeldToPolicy, models.Model),
         ),
@@ -198,6 +201,12 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['path'],
+                'constraints': [
+                    models.CheckConstraint(condition=models.Q(models.Q(('domain', None), ('project', None), ('user__isnull', False)), models.Q(('domain', None), ('project__isnull', False), ('user', None)), models.Q(('domain__isnull', False), ('project', None), ('user', None)), _connector='OR'), name='dotfile_has_one_owner'),
+                    models.UniqueConstraint(fields=('user', 'path'), name='dotfile_once_per_user'),
+                    models.UniqueConstraint(fields=('project', 'path'), name='dotfile_once_per_project'),
+                    models.UniqueConstraint(fields=('domain', 'path'), name='dotfile_once_per_domain'),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -226,6 +235,9 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['created_at'],
+                'constraints': [
+                    models.UniqueConstraint(condition=models.Q(('is_main', True)), fields=('user',), name='one_main_key_pair'),
+                ],
             },
             bases=(backendai.accounts.models.policies.HeldToPolicy, models.Model),
         ),
@@ -247,6 +259,9 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['-created_at'],
+                'constraints': [
+                    models.UniqueConstraint(condition=models.Q(('accepted_at', None), ('revoked_at', None)), fields=('email', 'project'), name='invitation_once_while_open'),
+                ],
             },
         ),
         migrations.AddField(
@@ -273,6 +288,10 @@ class Migration(migrations.Migration):
             options={
                 'verbose_name': 'SSH key',
                 'ordering': ['created_at'],
+                'constraints': [
+                    models.UniqueConstraint(fields=('user', 'fingerprint'), name='ssh_key_once_per_user'),
+                    models.UniqueConstraint(condition=models.Q(('is_contested', False)), fields=('fingerprint',), name='ssh_key_once'),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -290,41 +309,5 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name='membership',
             constraint=models.UniqueConstraint(fields=('user', 'project'), name='membership_once'),
-        ),
-        migrations.AddConstraint(
-            model_name='dotfile',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('domain', None), ('project', None), ('user__isnull', False)), models.Q(('domain', None), ('project__isnull', False), ('user', None)), models.Q(('domain__isnull', False), ('project', None), ('user', None)), _connector='OR'), name='dotfile_has_one_owner'),
-        ),
-        migrations.AddConstraint(
-            model_name='dotfile',
-            constraint=models.UniqueConstraint(fields=('user', 'path'), name='dotfile_once_per_user'),
-        ),
-        migrations.AddConstraint(
-            model_name='dotfile',
-            constraint=models.UniqueConstraint(fields=('project', 'path'), name='dotfile_once_per_project'),
-        ),
-        migrations.AddConstraint(
-            model_name='dotfile',
-            constraint=models.UniqueConstraint(fields=('domain', 'path'), name='dotfile_once_per_domain'),
-        ),
-        migrations.AddConstraint(
-            model_name='project',
-            constraint=models.UniqueConstraint(fields=('domain', 'name'), name='project_name_once_per_domain'),
-        ),
-        migrations.AddConstraint(
-            model_name='keypair',
-            constraint=models.UniqueConstraint(condition=models.Q(('is_main', True)), fields=('user',), name='one_main_key_pair'),
-        ),
-        migrations.AddConstraint(
-            model_name='invitation',
-            constraint=models.UniqueConstraint(condition=models.Q(('accepted_at', None), ('revoked_at', None)), fields=('email', 'project'), name='invitation_once_while_open'),
-        ),
-        migrations.AddConstraint(
-            model_name='sshkey',
-            constraint=models.UniqueConstraint(fields=('user', 'fingerprint'), name='ssh_key_once_per_user'),
-        ),
-        migrations.AddConstraint(
-            model_name='sshkey',
-            constraint=models.UniqueConstraint(condition=models.Q(('is_contested', False)), fields=('fingerprint',), name='ssh_key_once'),
         ),
     ]

@@ -53,6 +53,9 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['name'],
+                'indexes': [
+                    models.Index(condition=models.Q(('is_customized', True)), fields=['owner'], name='image_of_owner'),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -112,6 +115,10 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['rank', 'name'],
+                'constraints': [
+                    models.UniqueConstraint(fields=('name', 'resource_group'), name='preset_name_once_per_group'),
+                    models.UniqueConstraint(condition=models.Q(('resource_group', None)), fields=('name',), name='preset_name_once_for_all'),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -161,17 +168,5 @@ class Migration(migrations.Migration):
                 'ordering': ['image', 'project'],
                 'constraints': [models.UniqueConstraint(fields=('image', 'project'), name='image_shared_once')],
             },
-        ),
-        migrations.AddIndex(
-            model_name='image',
-            index=models.Index(condition=models.Q(('is_customized', True)), fields=['owner'], name='image_of_owner'),
-        ),
-        migrations.AddConstraint(
-            model_name='resourcepreset',
-            constraint=models.UniqueConstraint(fields=('name', 'resource_group'), name='preset_name_once_per_group'),
-        ),
-        migrations.AddConstraint(
-            model_name='resourcepreset',
-            constraint=models.UniqueConstraint(condition=models.Q(('resource_group', None)), fields=('name',), name='preset_name_once_for_all'),
         ),
     ]

@@ -200,6 +200,9 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['name'],
+                'constraints': [
+                    models.UniqueConstraint(condition=models.Q(('is_default', True)), fields=('is_default',), name='one_default_resource_group'),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -232,6 +235,12 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['pk'],
+                'constraints': [
+                    models.UniqueConstraint(fields=('checker', 'resource_group'), name='idle_binding_once_per_group'),
+                    models.UniqueConstraint(fields=('checker', 'project'), name='idle_binding_once_per_project'),
+                    models.UniqueConstraint(condition=models.Q(('project', None), ('resource_group', None)), fields=('checker',), name='idle_binding_once_for_the_site'),
+                    models.CheckConstraint(condition=models.Q(('resource_group', None), ('project', None), _connector='OR'), name='idle_binding_names_one_place'),
+                ],
             },
         ),
         migrations.AddField(
@@ -269,26 +278,6 @@ class Migration(migrations.Migration):
             options={
                 'ordering': ['rank', 'name'],
             },
-        ),
-        migrations.AddConstraint(
-            model_name='resourcegroup',
-            constraint=models.UniqueConstraint(condition=models.Q(('is_default', True)), fields=('is_default',), name='one_default_resource_group'),
-        ),
-        migrations.AddConstraint(
-            model_name='idlebinding',
-            constraint=models.UniqueConstraint(fields=('checker', 'resource_group'), name='idle_binding_once_per_group'),
-        ),
-        migrations.AddConstraint(
-            model_name='idlebinding',
-            constraint=models.UniqueConstraint(fields=('checker', 'project'), name='idle_binding_once_per_project'),
-        ),
-        migrations.AddConstraint(
-            model_name='idlebinding',
-            constraint=models.UniqueConstraint(condition=models.Q(('project', None), ('resource_group', None)), fields=('checker',), name='idle_binding_once_for_the_site'),
-        ),
-        migrations.AddConstraint(
-            model_name='idlebinding',
-            constraint=models.CheckConstraint(condition=models.Q(('resource_group', None), ('project', None), _connector='OR'), name='idle_binding_names_one_place'),
         ),
         migrations.RunPython(seed, migrations.RunPython.noop),
         migrations.RunPython(name_this_database, migrations.RunPython.noop),

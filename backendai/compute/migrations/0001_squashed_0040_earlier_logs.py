@@ -124,6 +124,20 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['-created_at', '-id'],
+                'indexes': [
+                    models.Index(fields=['owner', '-created_at'], name='compute_com_owner_i_180587_idx'),
+                    models.Index(fields=['-created_at', '-id'], name='session_newest'),
+                    models.Index(condition=models.Q(('status__in', ['CANCELLED', 'ERROR', 'TERMINATED'])), fields=['-ended_at', '-id', 'name'], name='session_last_ended'),
+                    models.Index(condition=models.Q(('status__in', ['CANCELLED', 'ERROR', 'TERMINATED'])), fields=['owner', '-ended_at', '-id', 'name'], name='session_ended_owner'),
+                    models.Index(condition=models.Q(('status', 'PENDING')), fields=['resource_group', '-priority', 'created_at'], name='session_queue'),
+                    models.Index(condition=models.Q(('status__in', ['CREATING', 'PENDING', 'PREPARING', 'PULLING', 'RUNNING', 'SCHEDULED', 'TERMINATING'])), fields=['status'], name='session_live_status'),
+                    models.Index(condition=models.Q(('run_id__isnull', False)), fields=['owner'], name='session_of_run'),
+                ],
+                'constraints': [
+                    models.UniqueConstraint(condition=models.Q(('status__in', ['CREATING', 'PENDING', 'PREPARING', 'PULLING', 'RUNNING', 'SCHEDULED', 'TERMINATING'])), fields=('owner', 'name'), name='session_name_once_per_owner_while_live'),
+                    models.UniqueConstraint(condition=models.Q(('cluster_network__isnull', False), ('status__in', ['CREATING', 'PENDING', 'PREPARING', 'PULLING', 'RUNNING', 'SCHEDULED', 'TERMINATING'])), fields=('cluster_network',), name='session_cluster_network_once_while_live'),
+                    models.UniqueConstraint(condition=models.Q(('idempotency_key__isnull', False)), fields=('owner', 'idempotency_key'), name='session_once_per_idempotency_key'),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -169,6 +183,13 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['rank'],
+                'indexes': [
+                    models.Index(fields=['agent', 'status'], name='compute_ker_agent_i_44df1f_idx'),
+                    models.Index(fields=['status'], name='compute_ker_status_ebcbda_idx'),
+                ],
+                'constraints': [
+                    models.UniqueConstraint(fields=('session', 'rank'), name='kernel_rank_once_per_session'),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -187,6 +208,11 @@ class Migration(migrations.Migration):
                 ('arguments', models.JSONField(blank=True, default=dict)),
                 ('session', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='app_settings', to='compute.computesession')),
             ],
+            options={
+                'constraints': [
+                    models.UniqueConstraint(fields=('session', 'service'), name='app_setting_once'),
+                ],
+            },
         ),
         migrations.CreateModel(
             name='IdleWarning',
@@ -209,6 +235,9 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['due_at', 'pk'],
+                'constraints': [
+                    models.UniqueConstraint(fields=('session', 'checker'), name='idle_warning_once_per_checker'),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -221,6 +250,11 @@ class Migration(migrations.Migration):
                 ('is_truncated', models.BooleanField(default=False)),
                 ('saved_at', models.DateTimeField(default=django.utils.timezone.now)),
             ],
+            options={
+                'indexes': [
+                    models.Index(fields=['saved_at', 'kernel', 'size'], name='log_by_age'),
+                ],
+            },
         ),
         migrations.CreateModel(
             name='ImageCommit',
@@ -245,6 +279,9 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['-created_at', '-pk'],
+                'indexes': [
+                    models.Index(condition=models.Q(('status__in', ['WAITING', 'COMMITTING', 'PUSHING'])), fields=['agent'], name='commit_not_over'),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -276,6 +313,9 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['generation'],
+                'constraints': [
+                    models.UniqueConstraint(fields=('kernel', 'generation'), name='earlier_log_once'),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -287,6 +327,14 @@ class Migration(migrations.Migration):
                 ('agent', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='allocations', to='cluster.agent')),
                 ('kernel', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='allocations', to='compute.kernel')),
             ],
+            options={
+                'indexes': [
+                    models.Index(fields=['agent', 'slot'], name='compute_all_agent_i_abea5b_idx'),
+                ],
+                'constraints': [
+                    models.UniqueConstraint(fields=('kernel', 'slot'), name='allocation_once_per_kernel_and_slot'),
+                ],
+            },
         ),
         migrations.CreateModel(
             name='LaunchRecord',
@@ -300,6 +348,9 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['-is_pinned', '-created_at', '-id'],
+                'indexes': [
+                    models.Index(fields=['owner', '-is_pinned', '-created_at', '-id'], name='launch_newest'),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -315,6 +366,12 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['-opened_at'],
+                'indexes': [
+                    models.Index(fields=['closes_at'], name='public_app_by_end'),
+                ],
+                'constraints': [
+                    models.UniqueConstraint(fields=('session', 'service'), name='public_app_once'),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -336,6 +393,9 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['-updated_at', '-id'],
+                'indexes': [
+                    models.Index(fields=['session', '-id'], name='compute_sch_session_122e19_idx'),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -348,6 +408,9 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['path'],
+                'constraints': [
+                    models.UniqueConstraint(fields=('session', 'path'), name='session_file_once_per_path'),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -368,6 +431,12 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['session', 'target'],
+                'indexes': [
+                    models.Index(condition=models.Q(('released_at', None)), fields=['folder'], name='folder_in_use'),
+                ],
+                'constraints': [
+                    models.UniqueConstraint(fields=('session', 'role', 'target'), name='mount_target_once_per_role'),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -387,6 +456,12 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['-created_at', '-pk'],
+                'indexes': [
+                    models.Index(fields=['owner', '-id'], name='notice_of_owner'),
+                ],
+                'constraints': [
+                    models.UniqueConstraint(fields=('session', 'kind'), name='notice_once_per_session_and_kind'),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -416,127 +491,10 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['found_at', 'pk'],
+                'constraints': [
+                    models.UniqueConstraint(fields=('agent', 'kernel_id', 'generation'), name='unknown_kernel_once_per_agent'),
+                ],
             },
-        ),
-        migrations.AddIndex(
-            model_name='computesession',
-            index=models.Index(fields=['owner', '-created_at'], name='compute_com_owner_i_180587_idx'),
-        ),
-        migrations.AddIndex(
-            model_name='computesession',
-            index=models.Index(fields=['-created_at', '-id'], name='session_newest'),
-        ),
-        migrations.AddIndex(
-            model_name='computesession',
-            index=models.Index(condition=models.Q(('status__in', ['CANCELLED', 'ERROR', 'TERMINATED'])), fields=['-ended_at', '-id', 'name'], name='session_last_ended'),
-        ),
-        migrations.AddIndex(
-            model_name='computesession',
-            index=models.Index(condition=models.Q(('status__in', ['CANCELLED', 'ERROR', 'TERMINATED'])), fields=['owner', '-ended_at', '-id', 'name'], name='session_ended_owner'),
-        ),
-        migrations.AddIndex(
-            model_name='computesession',
-            index=models.Index(condition=models.Q(('status', 'PENDING')), fields=['resource_group', '-priority', 'created_at'], name='session_queue'),
-        ),
-        migrations.AddIndex(
-            model_name='computesession',
-            index=models.Index(condition=models.Q(('status__in', ['CREATING', 'PENDING', 'PREPARING', 'PULLING', 'RUNNING', 'SCHEDULED', 'TERMINATING'])), fields=['status'], name='session_live_status'),
-        ),
-        migrations.AddIndex(
-            model_name='computesession',
-            index=models.Index(condition=models.Q(('run_id__isnull', False)), fields=['owner'], name='session_of_run'),
-        ),
-        migrations.AddConstraint(
-            model_name='computesession',
-            constraint=models.UniqueConstraint(condition=models.Q(('status__in', ['CREATING', 'PENDING', 'PREPARING', 'PULLING', 'RUNNING', 'SCHEDULED', 'TERMINATING'])), fields=('owner', 'name'), name='session_name_once_per_owner_while_live'),
-        ),
-        migrations.AddConstraint(
-            model_name='computesession',
-            constraint=models.UniqueConstraint(condition=models.Q(('cluster_network__isnull', False), ('status__in', ['CREATING', 'PENDING', 'PREPARING', 'PULLING', 'RUNNING', 'SCHEDULED', 'TERMINATING'])), fields=('cluster_network',), name='session_cluster_network_once_while_live'),
-        ),
-        migrations.AddConstraint(
-            model_name='computesession',
-            constraint=models.UniqueConstraint(condition=models.Q(('idempotency_key__isnull', False)), fields=('owner', 'idempotency_key'), name='session_once_per_idempotency_key'),
-        ),
-        migrations.AddConstraint(
-            model_name='appsetting',
-            constraint=models.UniqueConstraint(fields=('session', 'service'), name='app_setting_once'),
-        ),
-        migrations.AddConstraint(
-            model_name='idlewarning',
-            constraint=models.UniqueConstraint(fields=('session', 'checker'), name='idle_warning_once_per_checker'),
-        ),
-        migrations.AddIndex(
-            model_name='kernellog',
-            index=models.Index(fields=['saved_at', 'kernel', 'size'], name='log_by_age'),
-        ),
-        migrations.AddIndex(
-            model_name='kernel',
-            index=models.Index(fields=['agent', 'status'], name='compute_ker_agent_i_44df1f_idx'),
-        ),
-        migrations.AddIndex(
-            model_name='kernel',
-            index=models.Index(fields=['status'], name='compute_ker_status_ebcbda_idx'),
-        ),
-        migrations.AddConstraint(
-            model_name='kernel',
-            constraint=models.UniqueConstraint(fields=('session', 'rank'), name='kernel_rank_once_per_session'),
-        ),
-        migrations.AddIndex(
-            model_name='imagecommit',
-            index=models.Index(condition=models.Q(('status__in', ['WAITING', 'COMMITTING', 'PUSHING'])), fields=['agent'], name='commit_not_over'),
-        ),
-        migrations.AddConstraint(
-            model_name='earlierlog',
-            constraint=models.UniqueConstraint(fields=('kernel', 'generation'), name='earlier_log_once'),
-        ),
-        migrations.AddIndex(
-            model_name='allocation',
-            index=models.Index(fields=['agent', 'slot'], name='compute_all_agent_i_abea5b_idx'),
-        ),
-        migrations.AddConstraint(
-            model_name='allocation',
-            constraint=models.UniqueConstraint(fields=('kernel', 'slot'), name='allocation_once_per_kernel_and_slot'),
-        ),
-        migrations.AddIndex(
-            model_name='launchrecord',
-            index=models.Index(fields=['owner', '-is_pinned', '-created_at', '-id'], name='launch_newest'),
-        ),
-        migrations.AddIndex(
-            model_name='publicapp',
-            index=models.Index(fields=['closes_at'], name='public_app_by_end'),
-        ),
-        migrations.AddConstraint(
-            model_name='publicapp',
-            constraint=models.UniqueConstraint(fields=('session', 'service'), name='public_app_once'),
-        ),
-        migrations.AddIndex(
-            model_name='schedulingrecord',
-            index=models.Index(fields=['session', '-id'], name='compute_sch_session_122e19_idx'),
-        ),
-        migrations.AddConstraint(
-            model_name='sessionfile',
-            constraint=models.UniqueConstraint(fields=('session', 'path'), name='session_file_once_per_path'),
-        ),
-        migrations.AddIndex(
-            model_name='sessionmount',
-            index=models.Index(condition=models.Q(('released_at', None)), fields=['folder'], name='folder_in_use'),
-        ),
-        migrations.AddConstraint(
-            model_name='sessionmount',
-            constraint=models.UniqueConstraint(fields=('session', 'role', 'target'), name='mount_target_once_per_role'),
-        ),
-        migrations.AddIndex(
-            model_name='sessionnotice',
-            index=models.Index(fields=['owner', '-id'], name='notice_of_owner'),
-        ),
-        migrations.AddConstraint(
-            model_name='sessionnotice',
-            constraint=models.UniqueConstraint(fields=('session', 'kind'), name='notice_once_per_session_and_kind'),
-        ),
-        migrations.AddConstraint(
-            model_name='unknownkernel',
-            constraint=models.UniqueConstraint(fields=('agent', 'kernel_id', 'generation'), name='unknown_kernel_once_per_agent'),
         ),
         migrations.RunPython(leave_room, fill_up),
     ]

@@ -52,6 +52,13 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['-created_at', '-id'],
+                'indexes': [
+                    models.Index(fields=['owner', '-created_at'], name='run_of_owner'),
+                    models.Index(condition=models.Q(('ended_at', None)), fields=['created_at'], name='run_unfinished'),
+                ],
+                'constraints': [
+                    models.UniqueConstraint(condition=models.Q(('idempotency_key__isnull', False)), fields=('owner', 'idempotency_key'), name='run_once_per_idempotency_key'),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -74,6 +81,9 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['place'],
+                'constraints': [
+                    models.UniqueConstraint(fields=('run', 'name'), name='step_once_per_run'),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -84,6 +94,11 @@ class Migration(migrations.Migration):
                 ('on', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='pipelines.step')),
                 ('step', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='edges', to='pipelines.step')),
             ],
+            options={
+                'constraints': [
+                    models.UniqueConstraint(fields=('step', 'on'), name='edge_once'),
+                ],
+            },
         ),
         migrations.CreateModel(
             name='Task',
@@ -104,6 +119,12 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['place'],
+                'indexes': [
+                    models.Index(fields=['step', 'state', 'place'], name='task_state_of_step'),
+                ],
+                'constraints': [
+                    models.UniqueConstraint(fields=('step', 'index'), name='task_once_per_step'),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -117,38 +138,9 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['number'],
+                'constraints': [
+                    models.UniqueConstraint(fields=('task', 'number'), name='attempt_once_per_task'),
+                ],
             },
-        ),
-        migrations.AddIndex(
-            model_name='run',
-            index=models.Index(fields=['owner', '-created_at'], name='run_of_owner'),
-        ),
-        migrations.AddIndex(
-            model_name='run',
-            index=models.Index(condition=models.Q(('ended_at', None)), fields=['created_at'], name='run_unfinished'),
-        ),
-        migrations.AddConstraint(
-            model_name='run',
-            constraint=models.UniqueConstraint(condition=models.Q(('idempotency_key__isnull', False)), fields=('owner', 'idempotency_key'), name='run_once_per_idempotency_key'),
-        ),
-        migrations.AddConstraint(
-            model_name='step',
-            constraint=models.UniqueConstraint(fields=('run', 'name'), name='step_once_per_run'),
-        ),
-        migrations.AddConstraint(
-            model_name='edge',
-            constraint=models.UniqueConstraint(fields=('step', 'on'), name='edge_once'),
-        ),
-        migrations.AddIndex(
-            model_name='task',
-            index=models.Index(fields=['step', 'state', 'place'], name='task_state_of_step'),
-        ),
-        migrations.AddConstraint(
-            model_name='task',
-            constraint=models.UniqueConstraint(fields=('step', 'index'), name='task_once_per_step'),
-        ),
-        migrations.AddConstraint(
-            model_name='attempt',
-            constraint=models.UniqueConstraint(fields=('task', 'number'), name='attempt_once_per_task'),
         ),
     ]

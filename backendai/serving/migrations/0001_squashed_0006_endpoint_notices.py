@@ -83,6 +83,14 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['name', 'pk'],
+                'constraints': [
+                    models.UniqueConstraint(condition=models.Q(('wish', 'deleted'), _negated=True), fields=('project', 'name'), name='endpoint_name_once_per_project'),
+                    models.UniqueConstraint(condition=models.Q(('idempotency_key__isnull', False)), fields=('owner', 'idempotency_key'), name='endpoint_once_per_idempotency_key'),
+                    models.CheckConstraint(condition=models.Q(('minimum__lte', models.F('maximum'))), name='endpoint_minimum_below_maximum'),
+                    models.CheckConstraint(condition=models.Q(('maximum__gte', 1)), name='endpoint_maximum_is_one_or_more'),
+                    models.CheckConstraint(condition=models.Q(('target__gt', 0)), name='endpoint_target_above_zero'),
+                    models.CheckConstraint(condition=models.Q(('max_surge__gte', 1), ('max_unavailable__gte', 1), _connector='OR'), name='endpoint_can_be_updated'),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -150,6 +158,9 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['-number'],
+                'constraints': [
+                    models.UniqueConstraint(fields=('endpoint', 'number'), name='revision_number_once_per_endpoint'),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -173,6 +184,12 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['-number'],
+                'indexes': [
+                    models.Index(condition=models.Q(('state', 'ended'), _negated=True), fields=['endpoint'], name='replica_live_of_endpoint'),
+                ],
+                'constraints': [
+                    models.UniqueConstraint(fields=('endpoint', 'number'), name='replica_number_once_per_endpoint'),
+                ],
             },
         ),
         migrations.AddField(
@@ -201,6 +218,9 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['-id'],
+                'indexes': [
+                    models.Index(fields=['endpoint', '-id'], name='serving_sca_endpoin_875ecb_idx'),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -264,45 +284,5 @@ class Migration(migrations.Migration):
                 'ordering': ['pk'],
                 'constraints': [models.UniqueConstraint(fields=('replica', 'proxy'), name='sight_once_per_replica_and_proxy')],
             },
-        ),
-        migrations.AddConstraint(
-            model_name='revision',
-            constraint=models.UniqueConstraint(fields=('endpoint', 'number'), name='revision_number_once_per_endpoint'),
-        ),
-        migrations.AddIndex(
-            model_name='replica',
-            index=models.Index(condition=models.Q(('state', 'ended'), _negated=True), fields=['endpoint'], name='replica_live_of_endpoint'),
-        ),
-        migrations.AddConstraint(
-            model_name='replica',
-            constraint=models.UniqueConstraint(fields=('endpoint', 'number'), name='replica_number_once_per_endpoint'),
-        ),
-        migrations.AddConstraint(
-            model_name='endpoint',
-            constraint=models.UniqueConstraint(condition=models.Q(('wish', 'deleted'), _negated=True), fields=('project', 'name'), name='endpoint_name_once_per_project'),
-        ),
-        migrations.AddConstraint(
-            model_name='endpoint',
-            constraint=models.UniqueConstraint(condition=models.Q(('idempotency_key__isnull', False)), fields=('owner', 'idempotency_key'), name='endpoint_once_per_idempotency_key'),
-        ),
-        migrations.AddConstraint(
-            model_name='endpoint',
-            constraint=models.CheckConstraint(condition=models.Q(('minimum__lte', models.F('maximum'))), name='endpoint_minimum_below_maximum'),
-        ),
-        migrations.AddConstraint(
-            model_name='endpoint',
-            constraint=models.CheckConstraint(condition=models.Q(('maximum__gte', 1)), name='endpoint_maximum_is_one_or_more'),
-        ),
-        migrations.AddConstraint(
-            model_name='endpoint',
-            constraint=models.CheckConstraint(condition=models.Q(('target__gt', 0)), name='endpoint_target_above_zero'),
-        ),
-        migrations.AddConstraint(
-            model_name='endpoint',
-            constraint=models.CheckConstraint(condition=models.Q(('max_surge__gte', 1), ('max_unavailable__gte', 1), _connector='OR'), name='endpoint_can_be_updated'),
-        ),
-        migrations.AddIndex(
-            model_name='scalingrecord',
-            index=models.Index(fields=['endpoint', '-id'], name='serving_sca_endpoin_875ecb_idx'),
         ),
     ]

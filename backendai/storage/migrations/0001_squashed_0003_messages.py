@@ -56,6 +56,15 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['name', 'pk'],
+                'indexes': [
+                    models.Index(condition=models.Q(('status__in', ['CREATING', 'TRASHED', 'DELETING', 'ERROR'])), fields=['status', 'changed_at'], name='folder_in_transition'),
+                ],
+                'constraints': [
+                    models.CheckConstraint(condition=models.Q(models.Q(('project__isnull', False), ('user__isnull', True)), models.Q(('project__isnull', True), ('user__isnull', False)), _connector='OR'), name='folder_has_one_owner'),
+                    models.UniqueConstraint(condition=models.Q(('status__in', ['CREATING', 'READY', 'ERROR']), ('user__isnull', False)), fields=('user', 'name'), name='folder_name_once_per_user'),
+                    models.UniqueConstraint(condition=models.Q(('project__isnull', False), ('status__in', ['CREATING', 'READY', 'ERROR'])), fields=('project', 'name'), name='folder_name_once_per_project'),
+                    models.UniqueConstraint(condition=models.Q(('idempotency_key__isnull', False)), fields=('created_by', 'idempotency_key'), name='folder_once_per_idempotency_key'),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -151,25 +160,5 @@ class Migration(migrations.Migration):
                 'ordering': ['host', 'agent'],
                 'constraints': [models.UniqueConstraint(fields=('host', 'agent'), name='storage_host_once_per_agent')],
             },
-        ),
-        migrations.AddIndex(
-            model_name='folder',
-            index=models.Index(condition=models.Q(('status__in', ['CREATING', 'TRASHED', 'DELETING', 'ERROR'])), fields=['status', 'changed_at'], name='folder_in_transition'),
-        ),
-        migrations.AddConstraint(
-            model_name='folder',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('project__isnull', False), ('user__isnull', True)), models.Q(('project__isnull', True), ('user__isnull', False)), _connector='OR'), name='folder_has_one_owner'),
-        ),
-        migrations.AddConstraint(
-            model_name='folder',
-            constraint=models.UniqueConstraint(condition=models.Q(('status__in', ['CREATING', 'READY', 'ERROR']), ('user__isnull', False)), fields=('user', 'name'), name='folder_name_once_per_user'),
-        ),
-        migrations.AddConstraint(
-            model_name='folder',
-            constraint=models.UniqueConstraint(condition=models.Q(('project__isnull', False), ('status__in', ['CREATING', 'READY', 'ERROR'])), fields=('project', 'name'), name='folder_name_once_per_project'),
-        ),
-        migrations.AddConstraint(
-            model_name='folder',
-            constraint=models.UniqueConstraint(condition=models.Q(('idempotency_key__isnull', False)), fields=('created_by', 'idempotency_key'), name='folder_once_per_idempotency_key'),
         ),
     ]

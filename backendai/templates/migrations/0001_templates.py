@@ -35,6 +35,13 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['name', 'id'],
+                'constraints': [
+                    models.UniqueConstraint(condition=models.Q(('scope', 'private')), fields=('owner', 'name'), name='template_own_name'),
+                    models.UniqueConstraint(condition=models.Q(('scope', 'project')), fields=('project', 'name'), name='template_project_name'),
+                    models.UniqueConstraint(condition=models.Q(('scope', 'domain')), fields=('domain', 'name'), name='template_domain_name'),
+                    models.UniqueConstraint(condition=models.Q(('scope', 'public')), fields=('name',), name='template_public_name'),
+                    models.CheckConstraint(condition=models.Q(models.Q(('domain', None), ('owner__isnull', False), ('project', None), ('scope', 'private')), models.Q(('domain', None), ('owner', None), ('project__isnull', False), ('scope', 'project')), models.Q(('domain__isnull', False), ('owner', None), ('project', None), ('scope', 'domain')), models.Q(('domain', None), ('owner', None), ('project', None), ('scope', 'public')), _connector='OR'), name='template_belongs_to_its_scope'),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -52,35 +59,14 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['-number'],
+                'constraints': [
+                    models.UniqueConstraint(fields=('template', 'number'), name='template_version_once'),
+                ],
             },
         ),
         migrations.AddField(
             model_name='template',
             name='current',
             field=models.ForeignKey(blank=True, db_index=False, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='templates.templateversion'),
-        ),
-        migrations.AddConstraint(
-            model_name='templateversion',
-            constraint=models.UniqueConstraint(fields=('template', 'number'), name='template_version_once'),
-        ),
-        migrations.AddConstraint(
-            model_name='template',
-            constraint=models.UniqueConstraint(condition=models.Q(('scope', 'private')), fields=('owner', 'name'), name='template_own_name'),
-        ),
-        migrations.AddConstraint(
-            model_name='template',
-            constraint=models.UniqueConstraint(condition=models.Q(('scope', 'project')), fields=('project', 'name'), name='template_project_name'),
-        ),
-        migrations.AddConstraint(
-            model_name='template',
-            constraint=models.UniqueConstraint(condition=models.Q(('scope', 'domain')), fields=('domain', 'name'), name='template_domain_name'),
-        ),
-        migrations.AddConstraint(
-            model_name='template',
-            constraint=models.UniqueConstraint(condition=models.Q(('scope', 'public')), fields=('name',), name='template_public_name'),
-        ),
-        migrations.AddConstraint(
-            model_name='template',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('domain', None), ('owner__isnull', False), ('project', None), ('scope', 'private')), models.Q(('domain', None), ('owner', None), ('project__isnull', False), ('scope', 'project')), models.Q(('domain__isnull', False), ('owner', None), ('project', None), ('scope', 'domain')), models.Q(('domain', None), ('owner', None), ('project', None), ('scope', 'public')), _connector='OR'), name='template_belongs_to_its_scope'),
         ),
     ]
