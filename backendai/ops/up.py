@@ -12,7 +12,7 @@ import math
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -56,8 +56,10 @@ def main(arguments: Sequence[str]) -> int:
             try:
                 check_ports(choice, claims)
                 os.chdir(BASE_DIR)
-                with Supervisor(choice.data / "logs", terminal=Terminal(verbose=options.verbose)) as supervisor:
-                    _run(supervisor, choice)
+                own = nullcontext() if os.environ.get("REDIS_URL") else valkey.own_socket(choice.data)
+                terminal = Terminal(verbose=options.verbose)
+                with own as address, Supervisor(choice.data / "logs", terminal=terminal) as supervisor:
+                    _run(supervisor, choice, address)
             finally:
                 data_folder.say_stopped(choice.data)
                 os.close(lock)
@@ -198,8 +200,8 @@ def _has_run_containers(data: Path) -> bool:
     return any(has_run_containers(folder) for folder in (data / "agents").glob("*"))
 
 
-def _run(supervisor: Supervisor, choice: Choice) -> None:
-    ours = fleet.environment(choice, _broker(supervisor, choice))
+def _run(supervisor: Supervisor, choice: Choice, address: Path | None) -> None:
+    ours = fleet.environment(choice, _broker(supervisor, choice, address))
     data_folder.say_running(choice.data, ours)
     os.environ.update(ours)
     supervisor.load_code(_LOAD_TIMEOUT)
@@ -226,11 +228,10 @@ def _run(supervisor: Supervisor, choice: Choice) -> None:
     supervisor.terminal.say(_farewell(choice))
 
 
-def _broker(supervisor: Supervisor, choice: Choice) -> str:
-    """Return the address of the broker; starts a Valkey server unless REDIS_URL names one."""
-    if told := os.environ.get("REDIS_URL"):
-        return told
-    address = valkey.socket_path(choice.data)
+def _broker(supervisor: Supervisor, choice: Choice, address: Path | None) -> str:
+    """Return the address of the broker: REDIS_URL, or a Valkey server that it starts on the socket ``address``."""
+    if address is None:
+        return os.environ["REDIS_URL"]
     supervisor.start(valkey.valkey_program(valkey.find_server(), choice.data, address))
     if not supervisor.wait_until(lambda: valkey.answers(address), _VALKEY_TIMEOUT):
         raise Refused(f"Valkey does not answer; see {choice.data / 'logs' / 'valkey.log'}")

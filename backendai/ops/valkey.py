@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shutil
 import socket
-import stat
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
 from backendai.ops.child import Program
+from backendai.ops.socket_folders import socket_folder, sweep
 
 # A socket's address holds 108 bytes with the final zero; Valkey makes a draft name beside it.
 _LONGEST_ADDRESS = 100
+_SOCKET = "valkey.sock"
 _PING_TIMEOUT = 1.0
 _STOP_STAGE = 2
 
@@ -34,18 +37,21 @@ def find_server() -> Path:
     )
 
 
-def socket_path(data: Path, *, runtime: str | None = None) -> Path:
-    """Return the socket of this data folder's server.
+@contextlib.contextmanager
+def own_socket(data: Path, *, runtime: str | None = None) -> Iterator[Path]:
+    """Yield the socket for this data folder's server.
 
     It is in the folder itself. If that path is too long for a socket, it is in a private folder under ``runtime``
-    (default: the user's runtime folder, else /tmp), which is created.
+    (default: the user's runtime folder, else /tmp), which exists until the end. Deletes those of runs that were killed.
+    Raises Refused.
     """
-    path = data / "valkey.sock"
-    if len(os.fsencode(path)) <= _LONGEST_ADDRESS:
-        return path
-    short = hashlib.sha256(os.fsencode(data)).hexdigest()[:12]
-    base = runtime or os.environ.get("XDG_RUNTIME_DIR") or "/tmp"  # noqa: S108  (made private below)
-    return _private_folder(Path(base) / f"backendai-{os.getuid()}-{short}") / "valkey.sock"
+    base = Path(runtime or os.environ.get("XDG_RUNTIME_DIR") or "/tmp")  # noqa: S108  (the folder is private)
+    sweep(base)
+    if len(os.fsencode(data / _SOCKET)) <= _LONGEST_ADDRESS:
+        yield data / _SOCKET
+        return
+    with socket_folder(base, hashlib.sha256(os.fsencode(data)).hexdigest()[:12]) as folder:
+        yield folder / _SOCKET
 
 
 def valkey_program(server: Path, data: Path, address: Path) -> Program:
@@ -86,11 +92,3 @@ def _in_wheel() -> Path | None:
     except metadata.PackageNotFoundError:
         return None
     return next((Path(str(file.locate())) for file in files if file.name == "valkey-server"), None)
-
-
-def _private_folder(path: Path) -> Path:
-    path.mkdir(mode=0o700, parents=False, exist_ok=True)
-    seen = path.lstat()
-    if not stat.S_ISDIR(seen.st_mode) or seen.st_uid != os.getuid() or seen.st_mode & 0o077:
-        raise NoServer(f"{path} is not a private folder of this user. Remove it, or choose a shorter --data path.")
-    return path

@@ -8,7 +8,9 @@ import socket
 import stat
 import subprocess
 import sys
+import tempfile
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -22,6 +24,7 @@ from backendai.ops.fleet import Choice
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 90.0
+DEEP = Path("/srv") / ("x" * 120)
 
 
 def choice(data: Path, **changes: object) -> Choice:
@@ -32,6 +35,21 @@ def choice(data: Path, **changes: object) -> Choice:
 def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as server:
         return int(server.getsockname()[1])
+
+
+def listener(path: Path) -> socket.socket:
+    """Return a server on this socket."""
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(str(path))
+    server.listen()
+    return server
+
+
+@pytest.fixture
+def short() -> Iterator[Path]:
+    """A folder whose path leaves room for a socket's name."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        yield Path(folder)
 
 
 def test_it_finds_a_server_program_that_runs() -> None:
@@ -46,26 +64,40 @@ def test_it_says_what_to_do_when_no_server_program_is_there(monkeypatch: pytest.
         valkey.find_server()
 
 
-def test_it_puts_the_socket_into_the_data_folder_when_its_path_is_short() -> None:
-    assert valkey.socket_path(Path("/srv/data")) == Path("/srv/data/valkey.sock")
+def test_it_puts_the_socket_into_the_data_folder_when_its_path_is_short(tmp_path: Path) -> None:
+    with valkey.own_socket(Path("/srv/data"), runtime=str(tmp_path)) as path:
+        assert path == Path("/srv/data/valkey.sock")
 
 
-def test_it_puts_the_socket_of_a_deep_folder_into_a_private_one(tmp_path: Path) -> None:
-    deep = Path("/srv") / ("x" * 120)
-    path = valkey.socket_path(deep, runtime=str(tmp_path))
-    assert path.parent.parent == tmp_path
-    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
-    assert valkey.socket_path(deep, runtime=str(tmp_path)) == path
-    assert valkey.socket_path(deep / "y", runtime=str(tmp_path)) != path
+def test_it_puts_the_socket_of_a_deep_folder_into_a_private_one_which_goes_with_the_run(short: Path) -> None:
+    with valkey.own_socket(DEEP, runtime=str(short)) as path:
+        assert path.parent.parent == short
+        assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+        with valkey.own_socket(DEEP / "y", runtime=str(short)) as other:
+            assert other != path
+            assert path.parent.exists(), "another run does not take it for one that was killed"
+        listener(path).close()
+    assert list(short.iterdir()) == []
+    with valkey.own_socket(DEEP, runtime=str(short)) as again:
+        assert again == path
 
 
-def test_it_does_not_trust_a_link_in_place_of_its_private_folder(tmp_path: Path) -> None:
-    deep = Path("/srv") / ("x" * 120)
-    private = valkey.socket_path(deep, runtime=str(tmp_path)).parent
-    private.rmdir()
-    private.symlink_to(tmp_path)
-    with pytest.raises(valkey.NoServer, match="not a private folder"):
-        valkey.socket_path(deep, runtime=str(tmp_path))
+def test_it_deletes_the_sockets_of_runs_that_were_killed_and_no_others(short: Path) -> None:
+    names = ("0" * 12, "1" * 12, "2" * 12, "of-a-person")
+    empty, dead, alive, other = (short / f"backendai-{os.getuid()}-{name}" for name in names)
+    for folder in (empty, dead, alive, other):
+        folder.mkdir(mode=0o700)
+    listener(dead / "valkey.sock").close()
+    with listener(alive / "valkey.sock"), valkey.own_socket(Path("/srv/data"), runtime=str(short)):
+        assert sorted(short.iterdir()) == [alive, other]
+
+
+def test_it_does_not_trust_a_link_in_place_of_its_private_folder(short: Path) -> None:
+    with valkey.own_socket(DEEP, runtime=str(short)) as path:
+        private = path.parent
+    private.symlink_to(short)
+    with pytest.raises(data_folder.Refused, match="not a private folder"), valkey.own_socket(DEEP, runtime=str(short)):
+        pass
 
 
 def test_it_shows_the_first_password_once(tmp_path: Path) -> None:
@@ -196,11 +228,12 @@ def test_it_refuses_docker_where_no_engine_answers(
 
 
 @pytest.mark.system
-def test_it_starts_the_whole_platform_and_leaves_nothing_running(tmp_path: Path) -> None:
-    port = free_port()
+def test_it_starts_the_whole_platform_and_leaves_nothing_behind(tmp_path: Path, short: Path) -> None:
+    port, data = free_port(), tmp_path / ("x" * 100)
     without = ("REDIS_URL", "DATABASE_URL", "BACKENDAI_DATA", "BACKENDAI_PORTAL_URL", "DJANGO_SETTINGS_MODULE")
     environment = {name: value for name, value in os.environ.items() if name not in without}
-    command = [sys.executable, "-m", "backendai.ops.up", "--port", str(port), "--data", str(tmp_path)]
+    environment["XDG_RUNTIME_DIR"] = str(short)
+    command = [sys.executable, "-m", "backendai.ops.up", "--port", str(port), "--data", str(data)]
     platform = subprocess.Popen(
         [*command, "--backend", "simulated"], cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True
     )
@@ -214,13 +247,14 @@ def test_it_starts_the_whole_platform_and_leaves_nothing_running(tmp_path: Path)
         assert "Sign in as            admin@example.com" in shown
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=10) as answer:
             assert answer.status == 200
-        assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.glob("portal.sqlite3*")} == {0o600}
+        assert {stat.S_IMODE(path.stat().st_mode) for path in data.glob("portal.sqlite3*")} == {0o600}
         children = psutil.Process(platform.pid).children(recursive=True)
         assert len(children) >= 5  # valkey, web, control, beat, agent
         platform.send_signal(signal.SIGTERM)
         rest, _ = platform.communicate(timeout=PATIENCE)
         assert platform.returncode == 0, rest
         assert not psutil.wait_procs(children, timeout=5)[1]
+        assert list(short.iterdir()) == []
     finally:
         platform.kill()
         platform.communicate()
