@@ -39,9 +39,9 @@ class IdleChecker(models.Model):
     """A rule that warns idle sessions, and ends them after the time of the warning."""
 
     class Kind(models.TextChoices):
-        LIFETIME = LIFETIME, Message("longest run")
-        NETWORK = NETWORK, Message("no traffic")
-        UTILIZATION = UTILIZATION, Message("low utilization")
+        LIFETIME = LIFETIME, Message("Max session lifetime")
+        NETWORK = NETWORK, Message("Network idle timeout")
+        UTILIZATION = UTILIZATION, Message("Utilization checker")
 
     class Match(models.TextChoices):
         ALL = ALL, Message("all of them are below")

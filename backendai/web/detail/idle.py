@@ -14,6 +14,7 @@ from backendai.cluster.per_request import once
 from backendai.compute.models import ComputeSession
 from backendai.compute.status import Status
 from backendai.planning.idle_checks import IdleCheck, checks_of
+from backendai.texts.messages import in_words
 from backendai.texts.translation import gettext as _
 from backendai.web.resources import name_of_slot
 
@@ -118,7 +119,7 @@ def _short(checker: IdleChecker) -> str:
 def _line(check: IdleCheck) -> IdleLine:
     return IdleLine(
         check,
-        _title(check),
+        in_words(IdleChecker.Kind(check.kind).label),
         _help(check),
         _why_not(check),
         _figures(check),
@@ -131,12 +132,6 @@ def _tone(check: IdleCheck) -> str:
     if not check.is_near or check.remaining_seconds is None:
         return ""
     return "bad" if check.remaining_seconds * _LAST_PART <= check.warning_seconds else "wait"
-
-
-def _title(check: IdleCheck) -> str:
-    if check.is_lifetime:
-        return _("Max session lifetime")
-    return _("Network idle timeout") if check.is_network else _("Utilization checker")
 
 
 def _help(check: IdleCheck) -> str:

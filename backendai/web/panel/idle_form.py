@@ -61,14 +61,15 @@ class CheckerForm(EditForm):
         label=_l("Idle below"),
         widget=forms.TextInput(attrs={"size": 40, "placeholder": "cuda.device=5, cpu=1"}),
         help_text=_l(
-            "Utilization thresholds in percent, averaged over the time above. Required for low "
-            "utilization. For no traffic: optional; sessions above a threshold are not ended."
+            "Utilization thresholds in percent, averaged over the time above. Required for a utilization checker. "
+            "For a network idle timeout: optional; sessions above a threshold are not ended."
         ),
     )
     warning = TimeSpanField(
         label=_l("Warning period"),
         help_text=_l(
-            "How long before the end the owner is warned. At most half of the time above (except low utilization)."
+            "How long before the end the owner is warned. At most half of the time above (except for a utilization "
+            "checker)."
         ),
     )
     extension = TimeSpanField(label=_l("Extension length"), help_text=_l("How much longer a warned session may run."))
