@@ -155,7 +155,11 @@ def test_its_programs_find_the_sites_authorities(backend: ProcessBackend, new_sp
     assert own == "/mine.pem"
 
 
-def test_kernels_of_one_session_log_in_to_each_other(backend: ProcessBackend, new_spec: NewSpec) -> None:
+def test_kernels_of_one_session_log_in_to_each_other(
+    backend: ProcessBackend, new_spec: NewSpec, isolation: Isolation
+) -> None:
+    if isolation.walks_alone:
+        pytest.skip("their users have no account: the next test looks at them")
     need_program("sshd", "openssh-server")
     specs = cluster_specs(partial(new_spec, pids=512), ["main1", "sub1"], native=True)
     log = run(backend, specs)
@@ -163,6 +167,19 @@ def test_kernels_of_one_session_log_in_to_each_other(backend: ProcessBackend, ne
     assert backend.left_out(specs[0].kernel_id) == ""
     kept = (backend.home_folder(specs[0].kernel_id) or Path()).parent / "spec.json"
     assert specs[0].keys is not None and specs[0].keys.login not in kept.read_text()
+
+
+def test_users_without_an_account_get_no_ssh_and_the_session_says_so(
+    backend: ProcessBackend, new_spec: NewSpec, isolation: Isolation
+) -> None:
+    if not isolation.walks_alone:
+        pytest.skip("their users have an account: the test before looks at them")
+    command = 'cat "$OMPI_MCA_orte_default_hostfile"; ls -A ~/.ssh; exec true'
+    specs = cluster_specs(partial(new_spec, pids=512), ["main1", "sub1"], native=True, command=command)
+    assert run(backend, specs).splitlines()[:2] == ["main1 slots=1", "sub1 slots=2"]
+    assert "installs bubblewrap" in backend.left_out(specs[0].kernel_id)
+    guest = (backend.home_folder(specs[0].kernel_id) or Path()).parent / "guest"
+    assert (guest / "hostfile").exists() and not (guest / "ssh").exists()
 
 
 class TestProcessBackend(BackendContract):

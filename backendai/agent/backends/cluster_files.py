@@ -20,6 +20,11 @@ CLIENT, SERVER = "/usr/bin/ssh", "/usr/sbin/sshd"
 _SSH, _CONFIG = "ssh", ".ssh/config"
 _LOOPBACK = "127.0.0.1"
 _ALIAS = "kernels-of-this-session"  # an alias, as all kernels have the same host key
+_NO_ACCOUNTS = (
+    "Without bubblewrap kernels run as users without an account on the machine, whom SSH refuses: the kernels of this "
+    "session cannot log in to each other by SSH until an administrator installs bubblewrap. Host files and variables "
+    "are there."
+)
 
 # Arguments: the folder of these files, the file for the variables, and the command to execute.
 _SERVE = r"""
@@ -102,8 +107,11 @@ def lacking(missing: Collection[str], *, what: str = "Its image") -> str:
     )
 
 
-def lacking_here() -> str:
-    """Return the message about missing SSH programs on the machine of native kernels."""
+def lacking_here(*, has_accounts: bool) -> str:
+    """Return why native kernels of a session cannot log in to each other on this machine; empty if they can.
+    ``has_accounts``: their users are in the table of users, without which ``ssh`` and ``sshd`` refuse to work."""
+    if not has_accounts:
+        return _NO_ACCOUNTS
     return lacking([path.name for path in (Path(CLIENT), Path(SERVER)) if not path.exists()], what="This machine")
 
 

@@ -148,7 +148,8 @@ class ProcessBackend(SupervisedBackend, MountingBackend):
     def left_out(self, kernel_id: UUID) -> str:
         folder = self._find(kernel_id)
         spec = folder.spec() if folder else None
-        no_ssh = lacking_here() if spec and spec.cluster_size > 1 else ""
+        has_accounts = self._starter.isolation.has_accounts
+        no_ssh = lacking_here(has_accounts=has_accounts) if spec and spec.cluster_size > 1 else ""
         return " ".join(filter(None, (super().left_out(kernel_id), no_ssh)))
 
     def readings(self, kernels: Sequence[KernelSighting]) -> dict[UUID, Reading]:

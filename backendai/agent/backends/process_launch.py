@@ -112,7 +112,8 @@ def _temporary(place: Place, isolation: Isolation) -> str:
 def _access(place: Place, isolation: Isolation) -> Access:
     """Return the paths of the cluster's files as the kernel sees them."""
     folder = GUEST_INSIDE if isolation.bwrap is not None else str(place.guest)
-    return Access(folder, f"{_temporary(place, isolation)}/.cluster-environ", lacking_here())
+    no_ssh = lacking_here(has_accounts=isolation.has_accounts)
+    return Access(folder, f"{_temporary(place, isolation)}/.cluster-environ", no_ssh)
 
 
 def environment_of(place: Place, isolation: Isolation) -> str:

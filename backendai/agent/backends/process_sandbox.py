@@ -6,6 +6,7 @@ An agent of root gives every kernel its own user id; the kernels of other agents
 from __future__ import annotations
 
 import os
+import pwd
 import shutil
 import subprocess
 import sys
@@ -62,6 +63,12 @@ class Isolation:
         """Whether kernels have users of their own and access their folders directly, without mounts."""
         return self.root and self.bwrap is None
 
+    @property
+    def has_accounts(self) -> bool:
+        """Whether the users of kernels are in the table of users that kernels see. The sandbox has a table of its own;
+        without it the users of an agent of root are in none, and another agent's own user may lack too."""
+        return self.bwrap is not None or (not self.root and _is_known(os.geteuid()))
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -115,6 +122,14 @@ def probe() -> Isolation:
     if result.returncode:
         return Isolation(None, f"bubblewrap does not work here ({result.stderr.strip()})", root)
     return Isolation(bwrap, "", root, sized_tmpfs="--size" in usage.stdout + usage.stderr)
+
+
+def _is_known(uid: int) -> bool:
+    try:
+        pwd.getpwuid(uid)
+    except KeyError:
+        return False
+    return True
 
 
 def open_to_all(path: Path) -> bool:
