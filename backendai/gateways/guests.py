@@ -149,14 +149,20 @@ async def _told(response: aiohttp.ClientResponse) -> AsyncIterator[dict[str, Any
 
 
 async def put_file(
-    target: GuestTarget, path: str, chunks: AsyncIterator[bytes], *, if_match: str = "", if_none_match: bool = False
+    target: GuestTarget,
+    path: str,
+    chunks: AsyncIterator[bytes],
+    *,
+    if_match: str = "",
+    if_none_match: bool = False,
+    resent: bool = False,
 ) -> dict[str, Any]:
     """Write a file in the session whole or not at all; return its size and etag.
 
     Raises the errors of ``ask``, Changed if its etag is not ``if_match``, and with ``if_none_match`` Conflict if the
-    file exists.
+    file exists; with ``resent`` only if its bytes differ.
     """
-    question = {"op": "put", "path": path, "if_match": if_match, "if_none_match": if_none_match}
+    question = {"op": "put", "path": path, "if_match": if_match, "if_none_match": if_none_match, "resent": resent}
 
     async def body() -> AsyncIterator[bytes]:
         yield _line(question)

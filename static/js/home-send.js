@@ -7,9 +7,9 @@
     const timer = setTimeout(resolve, seconds * 1000);
     signal.addEventListener("abort", () => (clearTimeout(timer), reject(new DOMException("cancelled", "AbortError"))), { once: true });
   });
-  const once = (path, file, overwrite, signal, progress) => new Promise((resolve, reject) => {
+  const once = (path, file, { overwrite, resent }, signal, progress) => new Promise((resolve, reject) => {
     const xhr = new XMLHttpRequest();
-    xhr.open("PUT", bytesAt(path));
+    xhr.open("PUT", bytesAt(path) + (resent ? "?resent=1" : ""));
     xhr.setRequestHeader("X-CSRFToken", csrf());
     xhr.setRequestHeader("Content-Type", "application/octet-stream");
     if (!overwrite) xhr.setRequestHeader("If-None-Match", "*");
@@ -40,14 +40,16 @@
   });
 
   // ``answer``: what becomes of a taken name: "replace", "both" for the first free number, or nothing yet.
+  // After a lost answer the same file may be there already: it is sent again as such, and counts as this one.
   const sendLarge = async (home, path, file, { answer, signal, progress }) => {
-    for (let tries = 0, number = 1; ; ) {
+    for (let tries = 0, number = 1, resent = false; ; ) {
       try {
         const goal = number > 1 ? numbered(path, number) : path;
-        const xhr = await once(goal, file, answer === "replace", signal, progress);
+        const xhr = await once(goal, file, { overwrite: answer === "replace", resent }, signal, progress);
         if (xhr.status < 300) return progress?.(file.size);
         if (xhr.status === 409 && answer === "both" && number < mostNumbered && refusal(xhr).code === "exists") {
           number += 1;
+          resent = false;
           continue;
         }
         if (!isPassing(xhr.status)) throw refusal(xhr);
@@ -55,6 +57,7 @@
         if (!(fault instanceof TypeError)) throw fault;
       }
       if (tries >= patience.length) throw new TypeError("network");
+      resent = true;
       await wait(patience[tries++], signal);
     }
   };

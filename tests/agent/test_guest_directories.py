@@ -239,6 +239,15 @@ def test_a_file_that_changed_meanwhile_is_not_written_over(home: Path) -> None:
     assert names() == []
 
 
+def test_a_file_that_is_sent_again_after_a_lost_answer_is_there_once(home: Path) -> None:
+    first = put({"path": "a.txt", "if_none_match": True}, b"one")
+    again = {"path": "a.txt", "if_none_match": True, "resent": True}
+    assert put(again, b"one") == first
+    assert refusal(put, again, b"two") == "exists", "another file has taken the name"
+    assert (home / "a.txt").read_bytes() == b"one" and names() == ["a.txt"]
+    assert put(again | {"path": "b.txt"}, b"two")["size"] == 3
+
+
 def test_a_search_goes_down_and_through_no_link(home: Path) -> None:
     (home / "x/deep").mkdir(parents=True)
     (home / "x/deep/Report.txt").touch()

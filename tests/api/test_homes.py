@@ -53,6 +53,9 @@ def test_a_home_is_filled_looked_through_changed_and_packed(cast: Cast, session:
     assert alice.post(f"{base}directories/", {"path": "data"}).json()["code"] == "exists"
     for name in ("a", "b", "c"):
         assert put(alice, f"{base}files/data/{name}.txt", name.encode() * 3).status_code == 201
+    new = {"If-None-Match": "*"}
+    assert put(alice, f"{base}files/data/c.txt?resent=1", b"ccc", **new).status_code == 201
+    assert put(alice, f"{base}files/data/c.txt", b"ccc", **new).json()["code"] == "exists"
     page = alice.get(f"{base}entries/?path=data&limit=2").json()
     assert [one["name"] for one in page["entries"]] == ["a.txt", "b.txt"] and page["total"] == 3
     assert alice.get(f"{base}entries/?path=data&after={page['next']}").json()["entries"][0]["name"] == "c.txt"

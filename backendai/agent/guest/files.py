@@ -6,6 +6,7 @@ import asyncio
 import base64
 import contextlib
 import errno
+import filecmp
 import os
 import stat
 import struct
@@ -112,8 +113,9 @@ class _Upload:
 async def put(order: dict[str, Any], reader: asyncio.StreamReader) -> dict[str, Any]:
     """Write a file atomically from an upload; returns its size and etag.
 
-    ``if_match``: the etag that the file must have. ``if_none_match``: the file must not exist. Raises FileRefused after
-    reading the rest of the upload.
+    ``if_match``: the etag that the file must have. ``if_none_match``: the file must not exist; with ``resent`` it may
+    exist with the same bytes, as the answer to an earlier upload was lost. Raises FileRefused after reading the rest of
+    the upload.
     """
     upload = _Upload(reader)
     try:
@@ -132,12 +134,15 @@ async def _write(order: dict[str, Any], upload: _Upload) -> dict[str, Any]:
     target.parent.mkdir(parents=True, exist_ok=True)
     if target.is_dir():
         raise FileRefused("There is a folder of this name: choose another name.", "is-a-folder")
-    _check(target, order)
+    if not order.get("resent"):
+        _check(target, order)
     try:
         size = 0
         with draft.open("xb") as file:
             while chunk := await upload.next():
                 size += file.write(chunk)
+        if order.get("resent") and await asyncio.to_thread(_is_there, target, draft):
+            return {"size": size, "etag": etag_of(target.lstat())}
         mode = _check(target, order)
         if mode is not None:
             draft.chmod(mode)
@@ -146,6 +151,14 @@ async def _write(order: dict[str, Any], upload: _Upload) -> dict[str, Any]:
     finally:
         with contextlib.suppress(OSError):
             draft.unlink()
+
+
+def _is_there(target: Path, draft: Path) -> bool:
+    """Return whether the file has the bytes of the draft."""
+    try:
+        return stat.S_ISREG(target.lstat().st_mode) and filecmp.cmp(target, draft, shallow=False)
+    except OSError:
+        return False
 
 
 def _check(target: Path, order: dict[str, Any]) -> int | None:

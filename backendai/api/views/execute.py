@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 from django.http import StreamingHttpResponse
 from django.utils.http import quote_etag
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import status
 from rest_framework.parsers import BaseParser
 from rest_framework.request import Request
@@ -29,6 +29,7 @@ from backendai.wire.runs import ENDED, FILE_CHUNK, LARGEST_FILE
 
 _PATIENCE = 2.0
 _MOST_FILES = 100
+_RESENT = OpenApiParameter("resent", bool, description="1: the answer to an earlier try was lost.")
 _IMAGES = {"image/png": "png", "image/svg+xml": "svg"}
 
 
@@ -183,11 +184,14 @@ class SessionFile(GuestView):
         answer["Content-Disposition"] = f"attachment; filename*=UTF-8''{quote(str(about['name']))}"
         return answer
 
-    @extend_schema(request={"application/octet-stream": OpenApiTypes.BINARY}, responses={201: dict})
+    @extend_schema(
+        request={"application/octet-stream": OpenApiTypes.BINARY}, parameters=[_RESENT], responses={201: dict}
+    )
     async def put(self, request: Request, session_id: UUID, path: str) -> Response:
         """Write the file completely or not at all; missing folders on its path are created.
 
-        412 ``changed`` if its ETag is not ``If-Match``, 409 ``exists`` if it exists and ``If-None-Match`` is ``*``.
+        412 ``changed`` if its ETag is not ``If-Match``, 409 ``exists`` if it exists and ``If-None-Match`` is ``*``;
+        with ``resent`` only if its bytes differ.
         """
         if int(request.META.get("CONTENT_LENGTH") or 0) > LARGEST_FILE:
             raise BodyTooLarge("A file may have 1 GiB at most.")
@@ -197,6 +201,7 @@ class SessionFile(GuestView):
             _pieces(request._request),
             if_match=_etag_in(request.headers.get("If-Match", "")),
             if_none_match=request.headers.get("If-None-Match", "").strip() == "*",
+            resent=request.query_params.get("resent") == "1",
         )
         return Response(told, status.HTTP_201_CREATED, headers={"ETag": quote_etag(told["etag"])})
 
