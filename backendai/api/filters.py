@@ -13,6 +13,8 @@ from backendai.catalog.models import Image
 from backendai.compute.models import ComputeSession, SchedulingRecord
 from backendai.compute.status import LIVE, Outcome, Phase, Status
 from backendai.core.session_kinds import kind_choices
+from backendai.planning.steps import messages_of
+from backendai.texts.searching import rows_that_say
 
 
 class FiltersAskedFor(filters.DjangoFilterBackend):
@@ -58,11 +60,19 @@ class HistoryFilter(filters.FilterSet):
     from_status = filters.MultipleChoiceFilter(choices=Status.choices)
     to_status = filters.MultipleChoiceFilter(choices=Status.choices)
     error_code = filters.CharFilter(max_length=64)
-    message = filters.CharFilter(lookup_expr="icontains", max_length=200, help_text="Contains this text.")
+    message = filters.CharFilter(
+        method="filter_message",
+        max_length=200,
+        help_text="A message of the row or its steps contains this text, in English or the language of the request.",
+    )
 
     class Meta:
         model = SchedulingRecord
         fields: list[str] = []
+
+    def filter_message(self, queryset: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:
+        """Return the rows that say this text."""
+        return rows_that_say(queryset, value, messages_of)
 
 
 class JobFilter(filters.FilterSet):

@@ -66,7 +66,6 @@ class Outcome(models.TextChoices):
 
     SUCCESS = "SUCCESS", Message("success")
     FAILURE = "FAILURE", Message("failure")
-    STALE = "STALE", Message("stale")
     NEED_RETRY = "NEED_RETRY", Message("need retry")
     EXPIRED = "EXPIRED", Message("expired")
     GIVE_UP = "GIVE_UP", Message("give up")

@@ -30,6 +30,11 @@ def shown_steps(record: SchedulingRecord) -> list[dict[str, Any]]:
     return [step | {"values": values_of(step["message"])} for step in steps]
 
 
+def messages_of(record: SchedulingRecord) -> list[str]:
+    """Return the messages of a history row and of its steps."""
+    return [record.message, *(step["message"] for step in shown_steps(record))]
+
+
 def _gates_of(step: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the steps of gates that existed when the row was written and still exist."""
     message = step["message"]  # older rows have no values, only text

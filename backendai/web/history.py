@@ -14,8 +14,10 @@ from django.utils.translation import gettext_lazy
 
 from backendai.compute.models import ComputeSession, SchedulingRecord
 from backendai.compute.status import Outcome, Phase, Status
+from backendai.planning.steps import messages_of
 from backendai.texts.messages import in_words
-from backendai.web.statuses import appearance_of
+from backendai.texts.searching import rows_that_say
+from backendai.web.statuses import appearance_of, meaning_of
 
 PAGE_SIZE = 10
 ORDERS = ("-updated_at", "updated_at", "-created_at", "created_at")  # the first one is the usual one
@@ -56,12 +58,22 @@ class HistoryForm(forms.Form):
     )
 
     def narrow(self, records: QuerySet[SchedulingRecord]) -> QuerySet[SchedulingRecord]:
-        """Return the rows that match the filters; no row if a filter is invalid."""
+        """Return the rows that match the filters; no row if a filter is invalid. A filter of messages: one query."""
         if not self.is_valid():
             return records.none()
-        lookups = {"id": "uid", "message": "message__icontains"}
-        given = {lookups.get(name, name): value for name, value in self.cleaned_data.items() if value}
-        return records.filter(**given)
+        given = {"uid" if name == "id" else name: value for name, value in self.cleaned_data.items() if value}
+        wanted = given.pop("message", "")
+        narrowed = records.filter(**given)
+        return rows_that_say(narrowed, wanted, _sentences_of) if wanted else narrowed
+
+
+def what_happened(record: SchedulingRecord) -> str:
+    """Return a row of the history in one sentence."""
+    return in_words(record.message) or meaning_of(record.from_status, record.to_status) or "–"
+
+
+def _sentences_of(record: SchedulingRecord) -> list[str]:
+    return [what_happened(record), *messages_of(record)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +96,7 @@ class Sorting:
 
 
 def history_context(session: ComputeSession, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the template context for the rows that the query ``asked`` requests; one query."""
+    """Return the template context for the rows that the query ``asked`` requests; one query, two with ``message``."""
     form = HistoryForm(asked, auto_id="history-%s")
     ordering = next((one for one in (asked.get("sort"), asked.get("ordering")) if one in ORDERS), ORDERS[0])
     page = _number(asked.get("page"))

@@ -41,7 +41,6 @@ _LOOKS = {
     "EXPIRED": Appearance(_noop("Expired"), "bad"),
     "GIVE_UP": Appearance(_noop("Given up"), "bad"),
     "NEED_RETRY": Appearance(_noop("Trying again"), "wait"),
-    "STALE": Appearance(_noop("Stale"), "over"),
     "SUCCEEDED": Appearance(_noop("Succeeded"), "good"),
     "PAUSED": Appearance(_noop("Paused"), "wait"),
     "WAITING": Appearance(_noop("Waiting"), "wait"),

@@ -26,8 +26,8 @@ class Caller:
         self.token = create_token(user, "tests")[1]
         self._client = Client(headers={"Authorization": f"Bearer {self.token}"})
 
-    def get(self, path: str, **query: Any) -> Any:
-        return self._client.get(path, query)
+    def get(self, path: str, headers: dict[str, str] | None = None, **query: Any) -> Any:
+        return self._client.get(path, query, headers=headers)
 
     def post(self, path: str, body: Any = None, **headers: str) -> Any:
         content = body if isinstance(body, str | bytes) else json.dumps({} if body is None else body)

@@ -18,6 +18,7 @@ from backendai.wire.messages import KernelState
 from tests.api.callers import SESSIONS, Caller
 from tests.cast import Cast
 from tests.factories import make_agent, make_running_session, make_session, make_sessions, place, report_of
+from tests.waiting import make_waiting_session
 
 pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
 NOWHERE = "The registry does not know it."
@@ -63,6 +64,19 @@ def test_each_filter_narrows_the_rows(
     cast: Cast, failed: ComputeSession, query: dict[str, Any], found: list[str]
 ) -> None:
     assert [row["to_status"] for row in history(cast.alice, failed, ordering="created_at", **query)] == found
+
+
+def test_a_message_is_found_as_a_sentence(cast: Cast) -> None:
+    waiting = make_waiting_session(cast)
+    address = f"{SESSIONS}{waiting.pk}/history/"
+
+    def found(words: str, language: str = "en") -> int:
+        answer = Caller(cast.alice).get(address, {"Accept-Language": language}, message=words)
+        return len(answer.json()["results"])
+
+    assert [found(words) for words in ("room for 2 CPU cores, 512 MiB", "1 of 1 agents ruled out")] == [1, 1]
+    assert [found(words) for words in ("request_2", "values", "지금 2 CPU 코어")] == [0, 0, 0]
+    assert found("지금 2 CPU 코어", "ko") == 1
 
 
 def test_a_row_is_found_by_its_id_alone(cast: Cast, failed: ComputeSession) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.test import Client
@@ -19,6 +20,7 @@ from backendai.compute.status import Outcome
 from backendai.web.history import PAGE_SIZE
 from tests.cast import Cast
 from tests.factories import make_group, make_running_session, make_session
+from tests.waiting import make_waiting_session
 from tests.web.conftest import HTMX
 
 pytestmark = pytest.mark.django_db
@@ -93,6 +95,33 @@ def test_each_field_narrows_the_rows(
     assert len(phases(part)) == number
 
 
+def test_a_message_is_found_as_its_reader_sees_it(
+    cast: Cast, browse: Browse, django_assert_num_queries: Callable[..., Any]
+) -> None:
+    waiting = make_waiting_session(cast)
+    client, address = browse(cast.alice), reverse("web:history", args=[waiting.pk])
+
+    def found(words: str, language: str = "en") -> int:
+        headers = ROWS | {"HTTP_ACCEPT_LANGUAGE": language}
+        return client.get(address, {"message": words}, **headers).content.decode().count('<tbody id="record-')
+
+    assert found("no agent has  room for 2 CPU cores, 512 mib of") == 1  # a sentence across its values
+    assert found("1 of 1 agents ruled out") == 1  # of a step
+    assert found("launched.") == 1  # of a row without a message
+    for internal in ("request_2", "{closest}", "insufficient-resources", "values", "text"):
+        assert found(internal) == 0
+    assert [found(words, "ko") for words in ("지금 2 CPU 코어", "에이전트 1개 중 1개를", "room for 2 CPU")] == [1, 1, 1]
+    assert found("지금 2 CPU 코어") == 0
+    for number in (1, 31):
+        with django_assert_num_queries(5):  # one more than without the filter
+            assert found("agents ruled out") == min(number, PAGE_SIZE)
+        (row,) = SchedulingRecord.objects.exclude(sub_steps=[])[:1]
+        SchedulingRecord.objects.bulk_create(
+            SchedulingRecord(session=waiting, phase="schedule", result="NEED_RETRY", sub_steps=row.sub_steps)
+            for _ in range(30)
+        )
+
+
 def test_an_id_finds_its_row_and_nonsense_is_said_to_be_none(
     cast: Cast, browse: Browse, session: ComputeSession
 ) -> None:
@@ -134,7 +163,6 @@ def test_it_unfolds_steps_with_times_of_their_own_or_of_their_row(
         ("EXPIRED", "bad"),
         ("GIVE_UP", "bad"),
         ("NEED_RETRY", "wait"),
-        ("STALE", "over"),
         ("SKIPPED", "over"),
     ],
 )

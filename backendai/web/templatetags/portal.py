@@ -30,9 +30,10 @@ from backendai.texts.isolation import isolated
 from backendai.texts.messages import in_words
 from backendai.web.advice import try_text
 from backendai.web.exits import exit_words
+from backendai.web.history import what_happened
 from backendai.web.kind_words import word_of
 from backendai.web.resources import name_of_slot
-from backendai.web.statuses import appearance_of, meaning_of
+from backendai.web.statuses import appearance_of
 from backendai.web.step_names import name_of_step
 from backendai.web.time_words import clock, relative, time_words
 
@@ -40,6 +41,7 @@ register = template.Library()
 
 register.simple_tag(time_words)
 register.filter("in_words", in_words)
+register.filter("what_happened", what_happened)
 register.filter("step_name", name_of_step)
 
 _MOMENT = re.compile(r"\b([0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}) UTC\b")
@@ -90,12 +92,6 @@ def word(value: str) -> str:
 
 
 register.filter("exit_words", exit_words)
-
-
-@register.filter
-def what_happened(record: SchedulingRecord) -> str:
-    """Return a row of the history in one sentence."""
-    return in_words(record.message) or meaning_of(record.from_status, record.to_status) or "–"
 
 
 @register.filter
