@@ -72,7 +72,7 @@ class CreateForm(_TargetForm):
         choices=Rights.choices,
         initial=Rights.EDIT,
         required=False,
-        help_text=_l("Only for a project's folder."),
+        help_text=_l("Applies to a folder that belongs to a project."),
     )
     field_order = ("name", "project", "member_rights", "host", "usage", "limit_bytes")
 
@@ -83,6 +83,8 @@ class CreateForm(_TargetForm):
         self.fields["host"].initial = hosts.first()
         if "project" not in self.fields:
             del self.fields["member_rights"]
+        else:
+            self.fields["project"].widget.attrs["data-shows-next"] = True
         translate_choices(self)
 
     def create(self, user: User, now: datetime) -> Folder:
