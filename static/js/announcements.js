@@ -3,6 +3,10 @@
   const key = "dismissed-announcements";
   const dismissed = () => JSON.parse(localStorage.getItem(key) || "[]");
 
+  // A page that fills the window leaves room for them.
+  const tell = ([{ contentRect }]) => document.documentElement.style.setProperty("--announced", `${contentRect.height}px`);
+  new ResizeObserver(tell).observe(document.getElementById("announcements"));
+
   document.addEventListener("htmx:afterSwap", (event) => {
     for (const bar of event.target.querySelectorAll("[data-announcement]")) {
       if (dismissed().includes(bar.dataset.announcement)) bar.remove();

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.chromium import PHONE
-from tests.browser.conftest import THEMES, Visit
+from tests.browser.conftest import THEMES, Campus, Visit
 from tests.browser.people import ADMIN, ALICE
 
 pytestmark = [pytest.mark.browser, pytest.mark.system]
@@ -27,6 +27,23 @@ def test_every_page_of_the_menu_is_in_sight(walk: Visit, theme: str) -> None:
     assert visitor.accessibility_faults() == []
     menu.get_by_role("link", name="Administration").click()
     expect(page).to_have_url(re.compile("/manage/"))
+
+
+def test_an_announcement_leaves_the_hint_below_a_terminal_in_sight(walk: Visit, campus: Campus) -> None:
+    session = campus.alice.launch("announced")
+    campus.alice.wait_until_running(session["id"], 30)
+    visitor = walk(ALICE)
+    page = visitor.page
+    page.set_viewport_size({"width": 1280, "height": 900})
+    visitor.go(f"/sessions/{session['id']}/#terminal")
+    expect(page.locator("[data-announcement]")).to_be_visible()
+    expect(page.locator("#terminal .pane-note:visible")).to_be_in_viewport(ratio=1)
+    visitor.go(f"/sessions/{session['id']}/console/")
+    page.set_viewport_size(PHONE)  # type: ignore[arg-type]
+    tops = "(bar) => new Set([...bar.children].filter((one) => one.offsetParent).map((one) => one.offsetTop)).size"
+    assert page.locator(".console-tools").evaluate(tops) == 1, "the tools of a console are one row, which scrolls"
+    assert visitor.overflow_on_a_phone() <= 0
+    campus.alice.end(session["id"])
 
 
 def test_an_answer_that_is_no_start_takes_one_line_until_it_is_asked_for(walk: Visit) -> None:

@@ -164,6 +164,11 @@ def test_the_bar_fits_a_phone_and_a_window_of_its_own_holds_the_terminal_alone(t
     page = terminal
     page.set_viewport_size({"width": 375, "height": 760})
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+    tools = page.locator("#terminal-box .screen-tools")
+    tops = "(bar) => new Set([...bar.children].filter((one) => one.offsetParent).map((one) => one.offsetTop)).size"
+    assert tools.evaluate(tops) == 1, "they are one row, which scrolls"
+    page.get_by_role("button", name="Full screen").scroll_into_view_if_needed()
+    expect(page.get_by_role("button", name="Full screen")).to_be_in_viewport(ratio=1)
     page.set_viewport_size({"width": 1280, "height": 800})
     with page.context.expect_page() as opened:
         page.locator("#terminal-window").click()
