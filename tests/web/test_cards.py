@@ -178,6 +178,14 @@ def test_the_bell_leads_to_what_a_card_leads_to(cast: Cast, browse: Browse) -> N
     assert offered() == ["log"]
 
 
+def test_the_news_of_an_ended_batch_session_is_its_result(cast: Cast, browse: Browse) -> None:
+    client = browse(cast.alice)
+    session = make_running_session(cast.alice, name="mine", session_type="batch", startup_command="true")
+    finish(session)
+    page = client.get(reverse(CARDS)).content.decode()
+    assert 'data-said="mine: Success"' in page and "Terminated" not in page
+
+
 def test_each_kind_is_shown_where_its_reader_wants_it(cast: Cast, browse: Browse) -> None:
     client = browse(cast.alice)
     NoticeChoice.objects.create(user=cast.alice, kind="started", card=False)

@@ -15,6 +15,7 @@ from backendai.compute.models import ComputeSession
 from backendai.compute.status import Result, Status
 from backendai.core.service_ports import service_ports_of
 from backendai.web.session_list.columns import Column
+from backendai.web.statuses import appearance_of
 from backendai.web.templatetags.portal import icon, status
 
 register = template.Library()
@@ -86,8 +87,18 @@ def _one(session: ComputeSession, address: str, name: str, title: str, said: str
 @register.simple_tag
 def session_status(session: ComputeSession) -> SafeString:
     """Return the status of a session as a badge; for an ended batch session its result."""
+    return status(_shown(session))
+
+
+@register.filter
+def session_word(session: ComputeSession) -> str:
+    """Return the word of the badge that ``session_status`` shows."""
+    return appearance_of(_shown(session)).word
+
+
+def _shown(session: ComputeSession) -> str:
     is_told = session.status == Status.TERMINATED and session.kind.has_result
-    return status(session.result if is_told and session.result != Result.UNDEFINED else session.status)
+    return session.result if is_told and session.result != Result.UNDEFINED else session.status
 
 
 def _has_apps(session: ComputeSession) -> bool:
