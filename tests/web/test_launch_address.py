@@ -63,6 +63,13 @@ def test_it_fills_the_form_from_its_address_and_looks_at_it_at_once(site: Cast, 
     assert 'data-step="1"' in page
 
 
+def test_a_command_that_the_address_lacks_is_no_error_before_the_review(site: Cast, browse: Browse) -> None:
+    for step, told in ((1, 0), (5, 1)):
+        _form, page = opened(browse(site.alice), {"session_type": "batch", "step": str(step)})
+        assert page.count('id="id_startup_command_error"') == told
+        assert page.count("Cannot be launched") == told
+
+
 def test_it_says_nothing_of_links_where_nothing_would_run(site: Cast, browse: Browse) -> None:
     for asked in ({}, {"step": "3"}, {"name": "fine", "cpu": "2"}, {"startup_command": ""}):
         form, page = opened(browse(site.alice), asked)

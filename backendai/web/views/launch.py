@@ -117,17 +117,23 @@ def _form(
 def _shown(request: PageRequest, form: LaunchForm) -> dict[str, Any]:
     """Return the context of the form's page.
 
-    A form that was sent, or filled from an earlier launch, is shown at its review.
+    A form that was sent, or filled from an earlier launch, is shown at its review. At another step, values that are
+    only missing from the address are left to the line at the foot.
     """
     is_whole = (request.method == "POST" and not _looks_up(request)) or {"recent", FROM} & set(request.GET)
     is_refused = request.method == "POST" and request.POST.get("go") not in _ONLY_LOOK
+    step = REVIEW if is_refused else step_named(request.GET.get("step", ""), usual=REVIEW if is_whole else TYPE)
     review = review_of(form, request.user) if form.is_bound else None
+    if review and review.is_incomplete and request.method != "POST" and step != REVIEW:
+        for fault in review.faults:
+            form.errors.pop(fault.field, None)
+        review = None
     return {
         "section": "sessions",
         "form": form,
         "review": review,
         "steps": steps_of(form.errors),
-        "step": REVIEW if is_refused else step_named(request.GET.get("step", ""), usual=REVIEW if is_whole else TYPE),
+        "step": step,
         "replaced": _replaced(request),
         "is_refused": is_refused,
         "opened": OPENED,
