@@ -69,7 +69,7 @@ def _invitation(page: Page) -> str:
     _new(page, "Invitations", "Invite")
     page.get_by_label("E-mail address").fill(MINA)
     page.get_by_label("Project", exact=True).select_option(label="default / vision")
-    page.get_by_role("button", name="Invite", exact=True).click()
+    page.get_by_role("button", name="Invite person", exact=True).click()
     return page.get_by_role("textbox", name="The link").input_value()
 
 

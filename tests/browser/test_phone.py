@@ -37,7 +37,7 @@ def test_an_announcement_leaves_the_hint_below_a_terminal_in_sight(walk: Visit, 
     page.set_viewport_size({"width": 1280, "height": 900})
     visitor.go(f"/sessions/{session['id']}/#terminal")
     expect(page.locator("[data-announcement]")).to_be_visible()
-    expect(page.locator("#terminal .pane-note:visible")).to_be_in_viewport(ratio=1)
+    expect(page.get_by_text("The terminal stays alive on the server")).to_be_in_viewport(ratio=1)
     visitor.go(f"/sessions/{session['id']}/console/")
     page.set_viewport_size(PHONE)  # type: ignore[arg-type]
     tops = "(bar) => new Set([...bar.children].filter((one) => one.offsetParent).map((one) => one.offsetTop)).size"

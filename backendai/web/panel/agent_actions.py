@@ -48,6 +48,7 @@ class SwitchPage(FormPage):
     model = Agent
     form_class = SwitchForm
     audit_name = "agent"
+    submit_label = _l("Save settings")
     list_address = "manage:agents"
 
     def save(self, form: EditForm) -> Any:
@@ -128,7 +129,7 @@ class DrainPage(AgentFormAction):
     """Drains an agent, or changes the deadline of a drain."""
 
     title = _l("Drain")
-    submit_label = _l("Drain")
+    submit_label = _l("Drain agent")
 
     def make_form(self, data: Any = None) -> forms.Form:
         return DrainForm(data)

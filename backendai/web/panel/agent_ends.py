@@ -24,7 +24,7 @@ class RevokePage(AgentAction):
     """Revokes the credential of an agent."""
 
     title = _l("Revoke the credential")
-    submit_label = _l("Revoke")
+    submit_label = _l("Revoke credential")
 
     def question(self) -> str:
         return _("Revoke the credential of %(object)s?") % {"object": self.object}

@@ -82,6 +82,8 @@ class DomainPage(FormPage):
     model = Domain
     form_class = DomainForm
     audit_name = "domain"
+    submit_label = _l("Save domain")
+    delete_label = _l("Delete domain")
     list_address = "manage:domains"
     delete_address = "manage:domain-delete"
 
@@ -105,6 +107,7 @@ class DomainDelete(DeleteUnlessUsed):
     model = Domain
     list_address = "manage:domains"
     audit_name = "domain"
+    submit_label = _l("Delete domain")
     filters: ClassVar[dict[Any, tuple[str, str]]] = {User: ("domain", "pk"), Project: ("domain", "pk")}
 
     def counted(self) -> dict[type[Model], int]:

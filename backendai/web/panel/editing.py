@@ -30,8 +30,9 @@ from backendai.web.panel.forms import EditForm
 class FormPage(PanelPage, TemplateView):
     """A page with a form.
 
-    ``object`` is None for a new row. Subclasses set ``form_class``, ``model``, ``audit_name``, ``list_address`` and
-    ``title``. They override ``save`` to use a service; it may raise UserError that names a field.
+    ``object`` is None for a new row. Subclasses set ``form_class``, ``model``, ``audit_name``, ``list_address``,
+    ``title`` and ``submit_label``, with ``delete_address`` also ``delete_label``. They override ``save`` to use a
+    service; it may raise UserError that names a field.
     """
 
     template_name = "web/panel/form.html"
@@ -41,7 +42,8 @@ class FormPage(PanelPage, TemplateView):
     audited_fields: ClassVar[Collection[str]] = ()
     list_address: ClassVar[str]
     delete_address = ""
-    submit_label: str | Promise = _l("Save")
+    submit_label: str | Promise  # verb and object, such as "Save group"
+    delete_label: str | Promise = ""
     lead: str | Promise = ""
     object: Any = None
 
@@ -102,6 +104,7 @@ class FormPage(PanelPage, TemplateView):
             "object": self.object,
             "list_url": reverse(self.list_address),
             "delete_url": reverse(self.delete_address, args=[self.object.pk]) if self._may_delete() else "",
+            "delete_label": self.delete_label,
             "submit_label": self.submit_label,
             "lead": self.lead,
         }
@@ -139,7 +142,7 @@ class ConfirmPage(PanelPage, TemplateView):
     template_name = "web/panel/confirm.html"
     model: ClassVar[type[Model]]
     list_address: ClassVar[str]
-    submit_label: str | Promise = _l("Continue")
+    submit_label: str | Promise  # verb and object
     is_dangerous = True
     object: Any = None
 
@@ -210,7 +213,6 @@ class DeletePage(ConfirmPage):
 
     audit_name: ClassVar[str]
     title = _l("Delete")
-    submit_label = _l("Delete")
     delete: ClassVar[Callable[[Any, Any, str], None]] = staticmethod(delete_object)
 
     def question(self) -> str:

@@ -233,6 +233,8 @@ class GroupPage(FormPage):
     model = ResourceGroup
     form_class = PanelGroupForm
     audit_name = "resource-group"
+    submit_label = _l("Save group")
+    delete_label = _l("Delete group")
     list_address = "manage:groups"
     delete_address = "manage:group-delete"
 
@@ -257,6 +259,7 @@ class GroupDelete(DeleteUnlessUsed):
     section = "groups"
     model = ResourceGroup
     audit_name = "resource-group"
+    submit_label = _l("Delete group")
     list_address = "manage:groups"
     filters: ClassVar[dict[Any, tuple[str, str]]] = {
         Agent: ("resource_group", "pk"),

@@ -88,6 +88,8 @@ class CheckerPage(FormPage):
     model = IdleChecker
     form_class = CheckerForm
     audit_name = "idle-checker"
+    submit_label = _l("Save idle checker")
+    delete_label = _l("Delete idle checker")
     list_address = "manage:idle-checkers"
     delete_address = "manage:idle-checker-delete"
 
@@ -108,6 +110,7 @@ class CheckerDelete(DeletePage):
     title = _l("Delete idle checker")
     model = IdleChecker
     audit_name = "idle-checker"
+    submit_label = _l("Delete idle checker")
     list_address = "manage:idle-checkers"
 
     def consequences(self) -> list[str]:

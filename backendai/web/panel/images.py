@@ -175,6 +175,8 @@ class ImagePage(FormPage):
     model = Image
     form_class = ImageForm
     audit_name = "image"
+    submit_label = _l("Save image")
+    delete_label = _l("Remove image")
     list_address = "manage:images"
     delete_address = "manage:image-forget"
 

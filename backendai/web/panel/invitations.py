@@ -159,7 +159,7 @@ class InvitationPage(FormPage):
     form_class = InvitationForm
     audit_name = "invitation"
     list_address = "manage:invitations"
-    submit_label = _l("Invite")
+    submit_label = _l("Invite person")
 
     def make_form(self, data: Any = None) -> EditForm:
         """Return the form with the fields that this user may fill."""
@@ -192,7 +192,7 @@ class InvitationRevoke(DeletePage):
 
     section = "invitations"
     title = _l("Revoke")
-    submit_label = _l("Revoke")
+    submit_label = _l("Revoke invitation")
     rule = staticmethod(chooses_members)
     model = Invitation
     audit_name = "invitation"

@@ -171,7 +171,7 @@ class JoinTokenRevoke(DeletePage):
 
     section = "join-tokens"
     title = _l("Revoke")
-    submit_label = _l("Revoke")
+    submit_label = _l("Revoke token")
     model = JoinToken
     audit_name = "join-token"
     list_address = "manage:join-tokens"

@@ -39,6 +39,7 @@ class KeyPairLimits(FormPage):
     model = KeyPair
     form_class = KeyPairLimitForm
     audit_name = "key-pair"
+    submit_label = _l("Save limits")
     list_address = "manage:users"
 
     def get_queryset(self) -> QuerySet[KeyPair]:

@@ -130,6 +130,8 @@ class PolicyPage(FormPage):
     model = ResourcePolicy
     form_class = PolicyEditForm
     audit_name = "resource-policy"
+    submit_label = _l("Save policy")
+    delete_label = _l("Delete policy")
     list_address = "manage:policies"
     delete_address = "manage:policy-delete"
 
@@ -158,6 +160,7 @@ class PolicyDelete(DeleteUnlessUsed):
     title = _l("Delete a policy")
     model = ResourcePolicy
     audit_name = "resource-policy"
+    submit_label = _l("Delete policy")
     list_address = "manage:policies"
     can_deactivate = False
 

@@ -136,6 +136,8 @@ class PresetPage(FormPage):
     model = ResourcePreset
     form_class = PresetForm
     audit_name = "preset"
+    submit_label = _l("Save preset")
+    delete_label = _l("Delete preset")
     list_address = "manage:presets"
     delete_address = "manage:preset-delete"
 
@@ -166,6 +168,7 @@ class PresetDelete(DeletePage):
     title = _l("Delete preset")
     model = ResourcePreset
     audit_name = "preset"
+    submit_label = _l("Delete preset")
     list_address = "manage:presets"
 
     def consequences(self) -> list[str]:

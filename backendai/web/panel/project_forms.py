@@ -55,6 +55,8 @@ class ProjectFormPage(FormPage):
     model = Project
     form_class = ProjectForm
     audit_name = "project"
+    submit_label = _l("Save project")
+    delete_label = _l("Delete project")
     list_address = "manage:projects"
     delete_address = "manage:project-delete"
 
@@ -98,6 +100,7 @@ class ProjectDelete(DeleteUnlessUsed):
     model = Project
     list_address = "manage:projects"
     audit_name = "project"
+    submit_label = _l("Delete project")
     filters: ClassVar[dict[Any, tuple[str, str]]] = {ComputeSession: ("project", "name")}
 
     def counted(self) -> dict[type[Model], int]:

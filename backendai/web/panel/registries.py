@@ -178,6 +178,8 @@ class RegistryPage(FormPage):
     model = Registry
     form_class = RegistryForm
     audit_name = "registry"
+    submit_label = _l("Save registry")
+    delete_label = _l("Delete registry")
     list_address = "manage:registries"
     delete_address = "manage:registry-delete"
 
@@ -201,6 +203,7 @@ class RegistryDelete(DeletePage):
     title = _l("Delete registry")
     model = Registry
     audit_name = "registry"
+    submit_label = _l("Delete registry")
     list_address = "manage:registries"
 
     def consequences(self) -> list[str]:

@@ -177,6 +177,8 @@ class AnnouncementPage(FormPage):
     model = Announcement
     form_class = AnnouncementForm
     audit_name = "announcement"
+    submit_label = _l("Save announcement")
+    delete_label = _l("Delete announcement")
     list_address = "manage:announcements"
     delete_address = "manage:announcement-delete"
 
@@ -190,4 +192,5 @@ class AnnouncementDelete(DeletePage):
     section = "announcements"
     model = Announcement
     audit_name = "announcement"
+    submit_label = _l("Delete announcement")
     list_address = "manage:announcements"

@@ -116,6 +116,7 @@ class SlotTypePage(FormPage):
     model = SlotType
     form_class = SlotTypeForm
     audit_name = "slot-type"
+    submit_label = _l("Save slot type")
     list_address = "manage:slot-types"
 
     def save(self, form: EditForm) -> Any:

@@ -132,6 +132,8 @@ class StorageHostPage(FormPage):
     model = StorageHost
     form_class = StorageHostForm
     audit_name = "storage-host"
+    submit_label = _l("Save storage host")
+    delete_label = _l("Delete storage host")
     list_address = "manage:storage-hosts"
     delete_address = "manage:storage-host-delete"
 
@@ -157,6 +159,7 @@ class StorageHostDelete(DeletePage):
     title = _l("Delete storage host")
     model = StorageHost
     audit_name = "storage-host"
+    submit_label = _l("Delete storage host")
     list_address = "manage:storage-hosts"
 
     def consequences(self) -> list[str]:

@@ -69,7 +69,7 @@ class DeactivatePage(UserAction):
     """Deactivates a user."""
 
     title = _l("Deactivate")
-    submit_label = _l("Deactivate")
+    submit_label = _l("Deactivate user")
     action = Action.SET_ACTIVE
 
     def question(self) -> str:
@@ -93,7 +93,7 @@ class ActivatePage(UserAction):
     """Activates a user."""
 
     title = _l("Activate")
-    submit_label = _l("Activate")
+    submit_label = _l("Activate user")
     is_dangerous = False
     action = Action.SET_ACTIVE
 
@@ -187,7 +187,7 @@ class PurgePage(UserAction):
     """Purges a user."""
 
     title = _l("Purge")
-    submit_label = _l("Purge for good")
+    submit_label = _l("Purge user for good")
     action = Action.PURGE_USER
 
     def question(self) -> str:

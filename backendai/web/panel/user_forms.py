@@ -95,6 +95,7 @@ class UserFormPage(FormPage):
     rule = staticmethod(rules_people)
     model = User
     audit_name = "user"
+    submit_label = _l("Save user")
     list_address = "manage:users"
 
     def make_form(self, data: Any = None) -> EditForm:
@@ -112,7 +113,7 @@ class NewUserPage(UserFormPage):
     title = _l("New user")
     lead = _l("They can sign in at once with the password. To let them choose it themselves, invite them.")
     form_class = NewUserForm
-    submit_label = _l("Create")
+    submit_label = _l("Create user")
 
     def save(self, form: EditForm) -> Any:
         """Create the user by the service, with its checks and audit entry."""

@@ -70,14 +70,14 @@ def test_what_nothing_uses_is_deleted(cast: Cast, dana: Client) -> None:
         ("group", make_group("spare"), type(make_group())),
     ]
     for kind, row, model in rows:
-        assert offers(page_of(dana, kind, row)) == ["Delete"]
+        assert offers(page_of(dana, kind, row)) == [f"Delete {kind}"]
         assert dana.post(reverse(f"manage:{kind}-delete", args=[row.pk])).status_code == 302
         assert not model._default_manager.filter(pk=row.pk).exists()
 
 
 def test_a_policy_that_somebody_has_names_them_and_offers_nothing(cast: Cast, dana: Client) -> None:
     policy = ResourcePolicy.objects.create(name="students")
-    assert offers(page_of(dana, "policy", policy)) == ["Delete"]
+    assert offers(page_of(dana, "policy", policy)) == ["Delete policy"]
     User.objects.filter(pk=cast.alice.pk).update(policy=policy)
     page = page_of(dana, "policy", policy)
     assert (offers(page), "1 user<" in page) == ([], True)

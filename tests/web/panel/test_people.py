@@ -170,7 +170,7 @@ def test_a_purge_wants_the_address_and_no_live_session(world: World, browse: Bro
     asked, shown = text_of(dana.get(address)), text_of(dana.get(person))
     for page in (asked, shown):
         assert "1 PENDING" in page and "/?owner=alice%40example.com" in page
-    assert 'name="typed"' not in asked and "Purge for good" not in asked
+    assert 'name="typed"' not in asked and "Purge user for good" not in asked
     assert f'href="{address}"' not in shown
     assert dana.post(address, {"typed": "alice"}).status_code == 422
     refused = dana.post(address, {"typed": alice.email})
