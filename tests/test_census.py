@@ -291,6 +291,7 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "notifications/jobs/<uuid:job_id>/cancel/": (P.VISIBLE, "POST"),
     "account/": (P.SIGNED_IN, "GET"),
     "account/password/": (P.SIGNED_IN, "POST"),
+    "account/usage/": (P.SIGNED_IN, "GET"),
     "account/tokens/": (P.SIGNED_IN, "GET POST"),
     "account/keys/": (P.SIGNED_IN, "GET POST"),
     "account/keys/<str:access_key>/": (P.OWN, "POST"),

@@ -75,11 +75,13 @@ class Statistics:
         return [slot for slot in self.slots if slot in measured]
 
 
-def statistics(user: User, *, first: date | None = None, last: date, by: str = "user") -> Statistics:
+def statistics(
+    user: User, *, first: date | None = None, last: date, by: str = "user", is_personal: bool = False
+) -> Statistics:
     """Return the allocations of these days that the user may see, grouped by a key of ``GROUPINGS``.
 
-    Two queries. Without ``first`` it covers ``USUAL_DAYS`` days. Raises UserError for invalid days or an unknown
-    grouping.
+    ``is_personal`` leaves out those that the user sees only as administrator of a domain or the platform. Two
+    queries. Without ``first`` it covers ``USUAL_DAYS`` days. Raises UserError for invalid days or an unknown grouping.
     """
     first = first or usual_first(last)
     if by not in GROUPINGS:
@@ -96,7 +98,8 @@ def statistics(user: User, *, first: date | None = None, last: date, by: str = "
         raise UserError(
             "At most {longest} days at once.", longest=LONGEST, field="first", code="invalid-range", limit=LONGEST
         )
-    buckets = UsageBucket.objects.visible_to(user).filter(day__gte=first, day__lte=last)
+    seen = UsageBucket.objects.concerning(user) if is_personal else UsageBucket.objects.visible_to(user)
+    buckets = seen.filter(day__gte=first, day__lte=last)
     found = _added_up(buckets, "day")
     every = [first + timedelta(days=number) for number in range((last - first).days + 1)]
     days = [found.get(str(day), Line(str(day), {})) for day in every]

@@ -31,6 +31,7 @@ MENU = (
     Entry("web:ssh_keys", _l("SSH keys"), "lock"),
     Entry("web:environment", _l("Dotfiles and script"), "file-text"),
     Entry("web:own_images", _l("My images"), "device-floppy"),
+    Entry("web:own_usage", _l("My usage"), "chart-bar"),
     Entry("web:notice_choices", _l("Notifications"), "bell"),
 )
 

@@ -12,6 +12,7 @@ ACCOUNT = {
     "web:ssh_keys": (USER_GUIDE, "ssh-your-own-terminal-files-and-editor"),
     "web:environment": (USER_GUIDE, "what-every-session-finds"),
     "web:own_images": (USER_GUIDE, "saving-it-as-an-image"),
+    "web:own_usage": (USER_GUIDE, "your-own-usage"),
     "web:notice_choices": (USER_GUIDE, "notifications-of-your-sessions"),
 }
 PANEL = {
