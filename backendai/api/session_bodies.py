@@ -32,6 +32,14 @@ class PriorityRequest(StrictSerializer):
     priority = serializers.IntegerField(help_text="0 to 100, within the policies of the owner.")
 
 
+class EndTimeRequest(StrictSerializer):
+    """The new end of a running session."""
+
+    ends_at = serializers.DateTimeField(
+        allow_null=True, help_text="Up to ten years ahead; the owner within the policies. null: no time limit."
+    )
+
+
 class TerminateRequest(StrictSerializer):
     """Whether to end a session's programs at once."""
 

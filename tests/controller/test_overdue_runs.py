@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
+from uuid import UUID
 
 import pytest
 
 from backendai.accounts.models import ResourcePolicy
 from backendai.compute.models import ComputeSession
+from backendai.compute.services.bulk import among
+from backendai.compute.services.end_times import set_end
 from backendai.compute.services.reports import kernel_reported
 from backendai.compute.status import Status
+from backendai.controller import overdue_runs
 from backendai.wire.messages import KernelState
 from tests.cast import Cast
 from tests.controller.clocks import later, only_kernel, repair_at, rows
@@ -96,3 +101,46 @@ def test_a_limit_set_later_does_not_surprise_what_runs(cast: Cast) -> None:
     repair_at(later(hours=2))
     session.refresh_from_db()
     assert session.status == Status.RUNNING
+
+
+def test_a_moved_end_replaces_the_first_one(cast: Cast) -> None:
+    batch, unlimited = (
+        make_running_session(
+            cast.alice, session_type="batch", startup_command="sleep 1000", batch_timeout=timedelta(minutes=10)
+        )
+        for _ in range(2)
+    )
+    interactive = make_running_session(cast.alice)
+    set_end(batch, cast.alice, later(minutes=30), now=later())
+    set_end(unlimited, cast.alice, None, now=later())
+    set_end(interactive, cast.alice, later(minutes=30), now=later())
+    repair_at(later(minutes=29))
+    assert ComputeSession.objects.running().count() == 3
+    repair_at(later(minutes=31))
+    for session in (batch, unlimited, interactive):
+        session.refresh_from_db()
+    assert (batch.status_reason, batch.result) == ("task-timeout", "FAILED")
+    assert "within 30 min, its time limit" in batch.status_message
+    assert (interactive.status_reason, interactive.result) == ("session-lifetime", "UNDEFINED")
+    assert interactive.status_message == "It has run for 30 min, until the end that was set for it."
+    repair_at(later(days=30))
+    unlimited.refresh_from_db()
+    assert unlimited.status == Status.RUNNING
+
+
+def test_an_end_moved_in_the_last_moment_holds(cast: Cast, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = make_running_session(
+        cast.alice, session_type="batch", startup_command="sleep 1000", batch_timeout=timedelta(minutes=10)
+    )
+    moment = later(minutes=11)
+
+    def move_first(ids: list[UUID]) -> Any:
+        set_end(session, cast.alice, moment + timedelta(hours=1), now=moment)
+        return among(ids)
+
+    monkeypatch.setattr(overdue_runs, "among", move_first)
+    assert overdue_runs.end_runs(moment) == 0
+    session.refresh_from_db()
+    assert session.status == Status.RUNNING
+    monkeypatch.undo()
+    assert overdue_runs.end_runs(moment + timedelta(hours=2)) == 1

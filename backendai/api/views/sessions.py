@@ -25,6 +25,7 @@ from backendai.api.paging import NewestFirst
 from backendai.api.parsing import StrictJSONParser
 from backendai.api.session_bodies import (
     EndedManyBody,
+    EndTimeRequest,
     KernelBody,
     PriorityRequest,
     RecordBody,
@@ -37,6 +38,7 @@ from backendai.api.shown_sessions import shown_at_launch, shown_kernels, shown_s
 from backendai.api.templated import launch_asked_for
 from backendai.compute.models import ComputeSession, Kernel, SchedulingRecord
 from backendai.compute.services.create import launch_session
+from backendai.compute.services.end_times import set_end
 from backendai.compute.services.ending import terminate_session
 from backendai.compute.services.ending_many import terminate_sessions
 from backendai.compute.services.priorities import set_priority
@@ -175,6 +177,23 @@ class SessionPriority(GenericAPIView[ComputeSession]):
         body = PriorityRequest(data=request.data)
         body.is_valid(raise_exception=True)
         set_priority(session, user_of(request), body.validated_data["priority"])
+        return Response(self.get_serializer(get_object_or_404(shown_sessions(user_of(request)), pk=session_id)).data)
+
+
+class SessionEndTime(GenericAPIView[ComputeSession]):
+    """The latest end of a running session."""
+
+    serializer_class = SessionBody
+    parser_classes = [StrictJSONParser]
+    token_scopes = (Scope.SESSIONS,)
+
+    @extend_schema(request=EndTimeRequest, responses=SessionBody)
+    def post(self, request: Request, session_id: UUID) -> Response:
+        """Move the end; 400 ``end-too-late`` beyond the policies of the owner, 409 ``not-running``."""
+        session = get_object_or_404(ComputeSession.objects.visible_to(user_of(request)), pk=session_id)
+        body = EndTimeRequest(data=request.data)
+        body.is_valid(raise_exception=True)
+        set_end(session, user_of(request), body.validated_data["ends_at"], now=timezone.now())
         return Response(self.get_serializer(get_object_or_404(shown_sessions(user_of(request)), pk=session_id)).data)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -24,9 +24,21 @@ _LIFETIMES = (
 
 def longest_runs(session_ids: Collection[UUID]) -> dict[UUID, timedelta]:
     """Return the maximum run time of sessions, by session id; unlimited sessions are missing. At most one query."""
-    rows = _ROWS.rows(list_of(session_ids)) if session_ids else []
-    limits = {pk: [limit for limit in row if limit is not None] for pk, *row in rows}
-    return {pk: min(found) for pk, found in limits.items() if found}
+    return {pk: min(found) for pk, *limits in _read(session_ids) if (found := _set_ones(limits))}
+
+
+def longest_allowed(session_ids: Collection[UUID]) -> dict[UUID, timedelta]:
+    """Return the run time that the policies allow sessions now, by session id; unlimited sessions are missing. A batch
+    session's own limit does not count. At most one query."""
+    return {pk: min(found) for pk, _, *limits in _read(session_ids) if (found := _set_ones(limits))}
+
+
+def _read(session_ids: Collection[UUID]) -> Iterable[Any]:
+    return _ROWS.rows(list_of(session_ids)) if session_ids else ()
+
+
+def _set_ones(limits: Iterable[timedelta | None]) -> list[timedelta]:
+    return [limit for limit in limits if limit is not None]
 
 
 def _limits_of(sessions: str) -> QuerySet[Any, Any]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Count
+from django.db.models import Count, Exists, OuterRef, Q
 from django.utils.dateparse import parse_datetime
 
 from backendai.activity.notices import NoticeKind
@@ -93,6 +93,12 @@ def withdraw_warnings(session_ids: Collection[UUID]) -> None:
     SessionNotice.objects.filter(session__in=among(session_ids), kind=NoticeKind.ENDING).delete()
 
 
+def withdraw_end_warning(session_id: UUID) -> None:
+    """Delete the notification that the session nearly reaches its time limit, so that it can be sent again. A warning
+    of a drain, which has a message, is kept."""
+    SessionNotice.objects.filter(session=session_id, kind=NoticeKind.ENDING, message="").delete()
+
+
 def update_idle_notices(session_ids: Collection[UUID], first: Mapping[UUID, IdleNotice], *, now: datetime) -> None:
     """Make these sessions' idle notifications match ``first``, the first announced end by session, in the caller's
     transaction. Sessions missing from ``first`` lose their notification. Unchanged notifications are kept."""
@@ -112,9 +118,12 @@ def notify_of_closed_apps(closed: Mapping[UUID, tuple[UUID, str, datetime]], *, 
 
 def warn_of_ends(now: datetime) -> int:
     """Notify owners of running sessions that end soon; returns how many. Soon: within an hour, or half of the run time
-    if that is shorter. Each session once, at most ``_MOST_AT_ONCE`` per call."""
+    if that is shorter. Each end once, at most ``_MOST_AT_ONCE`` per call."""
     rows = ComputeSession.objects.running().filter(ends_at__gt=now, ends_at__lte=now + WARN_BEFORE)
-    untold = rows.exclude(session_type__in=SERVED).exclude(notices__kind=NoticeKind.ENDING).order_by("ends_at", "pk")
+    # A warning of another time is of an end that was moved while the warning was written. Drains' have messages.
+    of_this_end = ~Q(message="") | Q(due_at=OuterRef("ends_at"))
+    told = SessionNotice.objects.filter(of_this_end, session=OuterRef("pk"), kind=NoticeKind.ENDING)
+    untold = rows.exclude(session_type__in=SERVED).exclude(Exists(told)).order_by("ends_at", "pk")
     columns = untold.values_list("pk", "owner_id", "started_at", "ends_at", "status", "version")
     due = [row for row in columns[:_MOST_AT_ONCE] if row[3] - now <= (row[3] - (row[2] or now)) / 2]
     if not due:

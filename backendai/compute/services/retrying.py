@@ -34,6 +34,7 @@ from backendai.wire.queues import CONTROL_QUEUE
 
 SIBLING = "sibling-failed"
 NETWORK_FAILED = "cluster-network-failed"
+_OF_A_NEW_RUN: dict[str, Any] = {"started_at": None, "ends_at": None, "is_end_moved": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +108,8 @@ def start_again(session: ComputeSession, kernels: Sequence[Kernel], *, now: date
     )
     avoid = list(dict.fromkeys([*session.avoid_agents, *(str(kernel.agent_id) for kernel in guilty)]))
     columns: dict[str, Any] = {"retries": session.retries + 1, "attempts": 0, "avoid_agents": avoid}
-    columns |= _other_network(session, guilty)
-    moved = move([session.pk], Status.PENDING, why, now=now, started_at=None, ends_at=None, **columns)
+    columns |= _OF_A_NEW_RUN | _other_network(session, guilty)
+    moved = move([session.pk], Status.PENDING, why, now=now, **columns)
     if moved:
         fresh: dict[str, Any] = {
             "ended_at": None,

@@ -52,7 +52,9 @@ def ends_of(session: ComputeSession, kernels: Iterable[Kernel]) -> list[End]:
         return []
     found = []
     if session.ends_at and session.started_at:
-        if session.batch_timeout and session.started_at + session.batch_timeout == session.ends_at:
+        if session.is_end_moved:
+            found.append(End(_("Moved end"), session.ends_at, _("Someone moved the end of the session to then.")))
+        elif session.batch_timeout and session.started_at + session.batch_timeout == session.ends_at:
             found.append(End(_("Batch timeout"), session.ends_at, _("The batch timeout is reached then.")))
         else:
             about = _("The maximum lifetime of a policy is reached then.")
