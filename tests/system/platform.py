@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -37,6 +38,16 @@ CLEAN_WITHIN = 30.0
 _TAIL_LINES = 80
 _DATABASE, _EMPTY = "portal.sqlite3", "empty.sqlite3"
 _OURS = ("BACKENDAI_", "REDIS_", "DATABASE_", "DJANGO_", "DOCKER_")
+
+
+def _share(source: str, target: str) -> None:
+    """Link the file; copy it to another file system, such as the small disk of the chaos tests."""
+    try:
+        os.link(source, target)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        shutil.copy2(source, target)
 
 
 class Platform:
@@ -261,7 +272,7 @@ class Platform:
         still to be made."""
         former = self._former
         if former is not None and (former / "static").is_dir():
-            shutil.copytree(former / "static", self.data / "static", copy_function=os.link)
+            shutil.copytree(former / "static", self.data / "static", copy_function=_share)
         if "DATABASE_URL" in self.environment:
             return ""
         if former is None or not (former / _EMPTY).is_file():
