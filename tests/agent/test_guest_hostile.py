@@ -104,7 +104,8 @@ def test_a_run_ends_and_the_next_one_works(kernel: tuple[ProcessBackend, UUID], 
         await asker.ask("restart")
         told = await asker.ask("read", run_id=told["run_id"], wait=5)
         assert told["state"] in ENDED, told
-        assert text_of(await asker.run("print(6*7)")) == "42\n"
+        told = await asker.run("print(6*7)")
+        assert text_of(told) == "42\n", told
         asker.links.close()
 
     asyncio.run(walk())
