@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 import psutil
 import pytest
@@ -38,8 +39,18 @@ def platform(tmp_path_factory: pytest.TempPathFactory, tiny_image: None) -> Iter
 
 def machines(platform: Platform) -> list[psutil.Process]:
     """Return the processes of QEMU whose supervisors work on the platform's data."""
-    children = [child for process in platform.processes() for child in process.children()]
-    return [child for child in children if "qemu-system" in child.name()]
+    children: list[psutil.Process] = []
+    for process in platform.processes():
+        with suppress(psutil.NoSuchProcess):  # since it was listed
+            children += process.children()
+    return [child for child in children if _is_machine(child)]
+
+
+def _is_machine(process: psutil.Process) -> bool:
+    try:
+        return "qemu-system" in process.name()
+    except psutil.NoSuchProcess:
+        return False
 
 
 def test_a_session_outlives_its_agent_with_terminal_and_log_and_leaves_nothing(platform: Platform) -> None:
