@@ -41,7 +41,8 @@ class EndTimeForm(forms.Form):
     remaining = TimeSpanField(
         required=False,
         label=_l("Remaining time"),
-        help_text=_l("From now on. Used with the choice above only."),
+        help_text=_l("Counted from now on."),
+        widget=forms.TextInput(attrs={"autocomplete": "off", "placeholder": _l("such as 30m, 2h, 7d")}),
     )
 
     def __init__(self, data: Any, session: ComputeSession, latest: datetime | None, now: datetime) -> None:
