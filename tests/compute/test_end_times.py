@@ -22,7 +22,7 @@ from backendai.wire.messages import KernelState
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_running_session, place, report_of
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
 HOUR = timedelta(hours=1)
 
 

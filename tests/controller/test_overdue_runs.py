@@ -20,7 +20,7 @@ from tests.cast import Cast
 from tests.controller.clocks import later, only_kernel, repair_at, rows
 from tests.factories import make_agent, make_running_session, make_session, place, report_of
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
 
 
 def policy(name: str, **lifetime: float) -> ResourcePolicy:
