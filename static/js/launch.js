@@ -112,8 +112,9 @@ document.addEventListener("DOMContentLoaded", () => {
 
   // Enter in a field goes on; only the button launches, from any step where nothing is wrong, and asks when nothing would
   // be kept.
+  const isMounted = (rights = "") => form.querySelector(`[data-mount]:has([name=mounts]:checked)${rights}`) !== null;
   const asks = () => {
-    if (form.querySelector("[name=mounts]:checked")) return false;
+    if (isMounted(":has(option[data-writes]:checked)")) return false;
     try {
       return !localStorage.getItem("launch-without-folder");
     } catch {
@@ -143,6 +144,7 @@ document.addEventListener("DOMContentLoaded", () => {
       }
     } else if (asks()) {
       event.preventDefault();
+      for (const part of question.querySelectorAll("[data-when]")) part.hidden = (part.dataset.when === "read-only") !== isMounted();
       question.showModal();
     }
   });

@@ -48,7 +48,14 @@ def test_a_folder_is_mounted_from_a_phone(walk: Visit, folders: None) -> None:
     assert not visitor.accessibility_faults()
     page.reload()  # all of it is in the address
     expect(_card(page)).to_contain_text("/home/work/train")
-    page.get_by_role("button", name="Launch", exact=True).click()  # nobody asks: something is kept
+    expect(_card(page)).to_contain_text("mounted read-only: files written elsewhere")
+    launch = page.get_by_role("button", name="Launch", exact=True)
+    launch.click()
+    question = page.get_by_role("dialog", name="Folders are mounted read-only", exact=True)
+    assert not visitor.accessibility_faults()
+    question.get_by_role("button", name="Choose folders").click()
+    page.get_by_label("Rights to data").select_option(label="Read and write")
+    launch.click()  # nobody asks: something is kept
     page.wait_for_url("**/?launched=*")
     visitor.go(f"/sessions/{page.url.partition('launched=')[2]}/")
     expect(page.locator("#session-mounts")).to_contain_text("/home/work/train")

@@ -18,7 +18,7 @@ from backendai.compute.services.reports import ReceivedReport, kernels_reported
 from backendai.compute.spec import MountRequest
 from backendai.compute.status import Status
 from backendai.storage.models import Folder, FolderGrant, HostOnAgent
-from backendai.storage.status import FolderStatus, Rights
+from backendai.storage.status import FolderStatus, Rights, Usage
 from backendai.web.launcher.steps import step_of
 from backendai.wire.messages import KernelReport, KernelState
 from tests.cast import Cast
@@ -92,6 +92,27 @@ def test_the_review_tells_what_is_mounted_or_that_nothing_is(site: Cast, browse:
     sent = typed(site, mounts=[str(data.pk)], start_in=str(data.pk))
     page = browse(site.alice).post(look, sent).content.decode()
     assert "review-no-folder" not in page and "/home/work/data" in page and "Start here" in page
+    assert "review-read-only" not in page
+
+
+def test_the_review_warns_when_no_selected_folder_can_be_written(site: Cast, browse: Browse) -> None:
+    data, model = ready_folder(site.alice), ready_folder(site.alice, "model", usage=Usage.MODEL)
+    ready_folder(site.alice, ".cache")  # mounted automatically, for programs of its own
+    shared = ready_folder(site.charlie, "shared")
+    now = timezone.now()
+    FolderGrant.objects.create(folder=shared, user=site.alice, rights=Rights.VIEW, accepted_at=now)
+    client, look = browse(site.alice), reverse("web:launch_review")
+
+    def is_warned(**rights: str) -> bool:
+        sent = typed(site, mounts=[str(one.pk) for one in (data, model, shared)])
+        sent |= {f"mount.{one.pk}.rights": rights.get(one.name, "") for one in (data, model)}
+        page = client.post(look, sent).content.decode()
+        assert "/home/work/shared" in page
+        return "review-read-only" in page
+
+    assert is_warned(data="view")
+    assert not is_warned()
+    assert not is_warned(data="view", model="edit")
 
 
 def test_to_start_again_and_recent_launches_keep_the_mounts(site: Cast, browse: Browse) -> None:

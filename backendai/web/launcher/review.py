@@ -23,6 +23,7 @@ from backendai.core.errors import UserError
 from backendai.core.secret_names import looks_secret
 from backendai.core.session_kinds import KINDS, SessionKind
 from backendai.core.slots import Slots
+from backendai.storage.status import Rights
 from backendai.web.detail.idle import launch_rules
 from backendai.web.kind_words import words_of
 from backendai.web.launcher.form import LaunchForm
@@ -128,6 +129,12 @@ class Review:
     def mounts(self) -> list[ResolvedMount]:
         """The folders that the session mounts, automatic ones last; empty if the form has errors."""
         return self.checked.mounts if self.checked else []
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether folders are selected and none of them can be written. Automatic mounts do not count."""
+        rights = {mount.rights for mount in self.mounts if not mount.is_automatic}
+        return rights == {Rights.VIEW}
 
     @property
     def timeout(self) -> timedelta | None:
