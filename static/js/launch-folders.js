@@ -24,8 +24,13 @@ document.addEventListener("DOMContentLoaded", () => {
   document.addEventListener("folder-created", () => {
     document.getElementById("new-folder")?.close();
     const place = document.getElementById("folder-choice");
+    place.dispatchEvent(new CustomEvent("launch:show", { bubbles: true, detail: place }));
     place.querySelector("[name=mounts]:checked, [role=status]")?.focus();
     // Address and outlook follow what the form says now.
     place.dispatchEvent(new Event("change", { bubbles: true }));
+  });
+  document.addEventListener("folder-to-start-in", () => {
+    document.getElementById("new-folder").close();
+    document.getElementById("launch").requestSubmit(document.getElementById("launch-now"));
   });
 });

@@ -35,14 +35,15 @@
       say(done ? "copied" : "notCopied");
       setTimeout(() => copy.classList.remove("copied"), 1500);
     }
+    // Closed first: where a dialog leads to another, the focus returns to what opened the first.
+    if (event.target.closest("[data-close]") || event.target.matches("dialog")) {
+      event.target.closest("dialog")?.close();
+    }
     const opener = event.target.closest("[data-dialog]");
     const dialog = opener && document.getElementById(opener.dataset.dialog);
     if (dialog) {
       event.preventDefault();
       dialog.showModal();
-    }
-    if (event.target.closest("[data-close]") || event.target.matches("dialog")) {
-      event.target.closest("dialog")?.close();
     }
   });
 

@@ -55,6 +55,8 @@ def test_a_folder_is_mounted_from_a_phone(walk: Visit, folders: None) -> None:
     assert not visitor.accessibility_faults()
     question.get_by_role("button", name="Choose folders").click()
     page.get_by_label("Rights to data").select_option(label="Read and write")
+    visitor.step(REVIEW)
+    expect(_card(page)).not_to_contain_text("mounted read-only")
     launch.click()  # nobody asks: something is kept
     page.wait_for_url("**/?launched=*")
     visitor.go(f"/sessions/{page.url.partition('launched=')[2]}/")

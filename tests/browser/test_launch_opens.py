@@ -164,6 +164,43 @@ def test_without_scripts_the_launch_leads_to_a_page_with_the_way_in(visit: Visit
 
 
 @pytest.mark.usefixtures("launched")
+def test_results_of_a_batch_session_stay_in_a_folder_that_its_launch_creates(visit: Visit, alice: Client) -> None:
+    taken = alice.post("folders/", {"name": "keeps-it"})["id"]
+    before = len(alice.sessions())
+    visitor = visit(ALICE, on_phone=True)
+    page = visitor.page
+    visitor.go("/sessions/new/?image=shell")
+    page.get_by_role("radio", name=re.compile("^Batch")).check()
+    page.get_by_label("Name optional").fill("keeps-it")
+    page.get_by_label("Startup command").fill("echo 42 > result.txt")
+    visitor.step(REVIEW)
+    page.get_by_role("button", name="Launch", exact=True).click()
+    question = page.get_by_role("dialog", name="No folder is mounted", exact=True)
+    question.get_by_role("button", name="Create a folder and start in it").press("Enter")
+    dialog = page.get_by_role("dialog", name="New folder")
+    name = dialog.get_by_label("Name", exact=True)
+    expect(name).to_have_value("keeps-it")
+    expect(name).to_be_focused()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 375
+    assert not visitor.accessibility_faults()
+    name.press("Enter")
+    expect(dialog.locator(".is-invalid")).to_have_count(1)  # she has one of this name, so nothing is launched
+    expect(name).to_be_focused()
+    assert len(alice.sessions()) == before
+    name.fill("keeps-it-too")
+    name.press("Enter")
+    page.wait_for_url("**/?launched=*")
+    session_id = page.url.partition("launched=")[2]
+    done = alice.wait_for(session_id, "TERMINATED")
+    (mount,) = done["mounts"]
+    assert (done["start_in"], mount["rights"]) == (mount["target"], "edit")
+    visitor.go(f"/folders/{mount['folder']}/")
+    expect(page.get_by_role("link", name="result.txt", exact=True)).to_be_visible()
+    for folder in (taken, mount["folder"]):
+        assert alice._send("DELETE", f"folders/{folder}/").status_code < 300
+
+
+@pytest.mark.usefixtures("launched")
 def test_a_batch_session_runs_a_file_that_was_chosen(visit: Visit, alice: Client, tmp_path: Path) -> None:
     script, picture = tmp_path / "my run.sh", tmp_path / "picture.png"
     script.write_text('echo "from the file: $(pwd)"\n')

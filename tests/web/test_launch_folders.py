@@ -257,6 +257,32 @@ def test_a_folder_is_created_on_the_form_and_ticked(site: Cast, browse: Browse) 
     assert "The folder" in page and "is being created" in page
 
 
+def test_a_launch_creates_a_folder_to_start_in_under_the_name_of_the_session(site: Cast, browse: Browse) -> None:
+    client, address = browse(site.alice), reverse("web:launch_folder")
+    asked = {"new_folder-then": "launch", "session_type": "batch"}
+    form = client.get(address, asked | {"name": "train-7"}).content.decode()
+    assert 'value="train-7"' in form and "Create folder and launch" in form
+    assert re.search(r'value="batch-\d{8}-\d{6}"', client.get(address, asked).content.decode())
+    with serving(FakeFileServer("disk")) as files:
+        host = make_host(files, is_default=False)
+        new = {"new_folder-then": "launch", "new_folder-name": "train-7", "new_folder-host": str(host.pk)}
+        sent = typed(site) | new | {"new_folder-usage": "model"}
+        answer = client.post(address, sent)
+        made = Folder.objects.get()
+        page = answer.content.decode()
+        assert answer["HX-Trigger-After-Settle"] == "folder-to-start-in"
+        assert f'id="mount-{made.pk}" checked' in page
+        assert re.search(rf'name="start_in" value="{made.pk}" [^>]* checked', page)
+        assert 'value="edit" data-writes selected' in page
+        refused = client.post(address, sent)  # the name is taken now
+        assert refused["HX-Retarget"] == "#new-folder-form" and "Create folder and launch" in refused.content.decode()
+        assert "HX-Trigger-After-Settle" not in refused and Folder.objects.count() == 1
+        files.refuses = (503, "storage-missing")
+        answer = client.post(address, sent | {"new_folder-name": "later"})
+    assert answer["HX-Trigger-After-Settle"] == "folder-created", "nothing is launched without the folder"
+    assert "is being created" in answer.content.decode()
+
+
 def test_only_the_owner_is_offered_to_create_a_folder(site: Cast, browse: Browse) -> None:
     assert 'data-dialog="new-folder"' in browse(site.alice).get(reverse(LAUNCH)).content.decode()
     sent = {"go": "owner", "owner": site.alice.email, "for_whom": "other"}
