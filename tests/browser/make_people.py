@@ -10,6 +10,7 @@ from backendai.accounts.models import User
 from backendai.accounts.services import create_person, create_token, get_or_create_project
 from backendai.catalog.models import Image, ResourcePreset
 from backendai.cluster.models import Agent, ResourceGroup, SiteSetting
+from backendai.usage.models import UsageBucket
 from tests.browser.people import ADMIN, ALICE, BOB, CHARLIE, EMOJI, PASSWORD, RIGHT_TO_LEFT, SCRIPT
 from tests.factories import make_agent
 
@@ -92,7 +93,27 @@ def make_lab() -> None:
     admin = _let_in(ADMIN, full_name="Ada Park")
     colleague = create_person("noor@example.com", password=None, project=admin.projects.get(), full_name="Noor")
     Image.objects.exclude(name__startswith="python").delete()
+    for person, hours in ((admin, (52.0, 31.0, 44.0)), (colleague, (17.0, 63.0, 24.0))):
+        _let_have_used(person, hours)
     print(create_token(colleague, "laptop")[1])  # noqa: T201
+
+
+def _let_have_used(person: User, hours: tuple[float, ...]) -> None:
+    """Write four weeks of CPU and memory: less on Saturdays and Sundays, and two thirds used."""
+    project, group, today = person.projects.get(), ResourceGroup.objects.get(), timezone.now().date()
+    buckets = []
+    for number in range(1, 29):
+        day = today - timedelta(days=number)
+        cores = hours[number % len(hours)] * (0.2 if day.weekday() > 4 else 1.0)
+        for slot, amount in (("cpu", cores), ("mem", cores * 2.5 * 2**30)):
+            seconds = amount * 3600
+            buckets.append(
+                UsageBucket(
+                    resource_group=group, user=person, project=project, domain=project.domain, day=day, slot=slot,
+                    amount_seconds=seconds, measured_seconds=seconds, used_seconds=seconds * 0.67,
+                )
+            )  # fmt: skip
+    UsageBucket.objects.bulk_create(buckets)
 
 
 def _let_in(email: str, full_name: str) -> User:
