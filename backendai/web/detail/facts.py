@@ -53,7 +53,7 @@ def ends_of(session: ComputeSession, kernels: Iterable[Kernel]) -> list[End]:
     found = []
     if session.ends_at and session.started_at:
         if session.is_end_moved:
-            found.append(End(_("Moved end"), session.ends_at, _("Someone moved the end of the session to then.")))
+            found.append(End(_("Moved end"), session.ends_at, _("The end was moved to this time.")))
         elif session.batch_timeout and session.started_at + session.batch_timeout == session.ends_at:
             found.append(End(_("Batch timeout"), session.ends_at, _("The batch timeout is reached then.")))
         else:
