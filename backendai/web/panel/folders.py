@@ -64,6 +64,11 @@ class FolderTable(PanelTable):
     def value_used_bytes(self, value: int) -> int:
         return value
 
+    def order_used_bytes(self, rows: QuerySet[Any], is_descending: bool) -> tuple[QuerySet[Any], bool]:
+        """Order by size, with folders that nobody has measured last: databases place them differently."""
+        size = F("used_bytes")
+        return rows.order_by(size.desc(nulls_last=True) if is_descending else size.asc(nulls_last=True)), True
+
     render_limit_bytes = render_used_bytes
     value_limit_bytes = value_used_bytes
 
