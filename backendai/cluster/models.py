@@ -195,7 +195,10 @@ class Agent(models.Model):
         help_text="What the largest single machines behind it have for one kernel; empty: it is one machine.",
     )
     slowness = models.PositiveSmallIntegerField(
-        default=1, editable=False, help_text="The factor by which starts take longer on it, as it reports."
+        default=1,
+        db_default=1,
+        editable=False,
+        help_text="The factor by which starts take longer on it, as it reports.",
     )
     notes = models.JSONField(default=list, help_text="What an administrator should know, with the fix.")
     live = models.JSONField(

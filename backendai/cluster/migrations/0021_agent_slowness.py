@@ -13,6 +13,6 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='agent',
             name='slowness',
-            field=models.PositiveSmallIntegerField(default=1, editable=False, help_text='The factor by which starts take longer on it, as it reports.'),
+            field=models.PositiveSmallIntegerField(db_default=1, default=1, editable=False, help_text='The factor by which starts take longer on it, as it reports.'),
         ),
     ]
