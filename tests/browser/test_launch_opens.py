@@ -26,10 +26,15 @@ _IMAGE = ("local/backendai-a-lab", "latest")
 _LABEL = "jupyterlab:http:[8000]"
 # Its title is the first of all, so that a new form begins with it.
 _ADD_IMAGE = """
-from backendai.catalog.models import Image
+import time
+from backendai.catalog.models import Image, ImageOnAgent
 labels = {{"ai.backend.service-ports": "{1}"}}
 told = {{"reference": "{0}", "minimum": {{"cpu": "0.1"}}, "title": "1 Lab", "labels": labels}}
 Image.objects.update_or_create(name="a-lab", defaults=told)
+end = time.monotonic() + 90
+while not ImageOnAgent.objects.filter(reference="{0}").exists():
+    assert time.monotonic() < end, "the agent has not reported the image"
+    time.sleep(0.2)
 """
 _STARTED_MS = 45_000
 

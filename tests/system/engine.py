@@ -167,8 +167,10 @@ class PrivateEngine:
         assert self._holder is not None
         network = _network_of(self._holder.pid)
         found = {process for process in psutil.process_iter() if _network_of(process.pid) == network}
-        for file in Path("/sys/fs/cgroup").glob(f"**/backendai-{self.tag}/**/cgroup.procs"):
-            for pid in _quietly(lambda file=file: file.read_text().split()) or ():
+        mark = f"/backendai-{self.tag}/"
+        # Unlike a glob, a walk passes over control groups of others that end meanwhile.
+        for folder in (Path(path) for path, _, _ in os.walk("/sys/fs/cgroup") if mark in f"{path}/"):
+            for pid in _quietly(lambda folder=folder: (folder / "cgroup.procs").read_text().split()) or ():
                 one = _quietly(lambda pid=pid: psutil.Process(int(pid)))
                 found |= {one} if one else set()
         return [process for process in found if process.pid != self._holder.pid]

@@ -66,7 +66,7 @@ def keep_many(request: PageRequest) -> HttpResponse:
     else:
         _say(request, kept)
     if request.htmx:
-        answer = render(request, "web/_messages_again.html")
+        answer = render(request, "web/_messages.html")
         answer["HX-Trigger"] = "look-again-at-all"
         return answer
     return redirect(way_back(request))
