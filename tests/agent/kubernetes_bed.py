@@ -41,7 +41,7 @@ def ensure_bed() -> None:
     started is ended with the last test process that uses it."""
     kubeconfig = Path(bed("kubeconfig").strip())
     if not (kubeconfig.parents[1] / "bin/bed").exists():
-        pytest.skip("there is no Kubernetes here: bin/kubernetes-bed build makes one (3 to 8 minutes, once)")
+        pytest.skip("Kubernetes is not built: run bin/kubernetes-bed build (3 to 8 minutes, once)")
     if os.getuid() != 0:
         pytest.skip("only root can start the Kubernetes of bin/kubernetes-bed")
     _join(kubeconfig.parents[1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -27,13 +28,10 @@ class MountingContainers(MountingBackend):
         """Return the container's main process."""
         if self._engine.socket_path is None:
             raise BackendError("The container engine of this agent is on another machine.")
-        with self._engine.asking() as client:
-            try:
-                found = client.inspect_container(container_name(kernel_id))
-            except NotFound as error:
-                raise KernelGone("This kernel is no longer on its agent.") from error
-        pid = int(found["State"]["Pid"])
-        if pid == 0:  # the container has ended
+        pid = 0  # as of a container that has ended
+        with self._engine.asking() as client, contextlib.suppress(NotFound):
+            pid = int(client.inspect_container(container_name(kernel_id))["State"]["Pid"])
+        if pid == 0:
             raise KernelGone("This kernel is no longer on its agent.")
         return [pid]
 
