@@ -1,17 +1,21 @@
-"""Fixtures for all tests."""
+"""Fixtures for all tests, and how their processes share them."""
 
 from __future__ import annotations
 
 import gc
-from pathlib import Path
+from collections.abc import Iterator
+from datetime import date
 
 import pytest
+from django.db import connection
 from django.test import TransactionTestCase
 from hypothesis import HealthCheck, settings
 from pytest_django import DjangoDbBlocker
 
-from tests import migrated
+from tests import migrated, prepared
 from tests.cast import Cast, make_cast
+from tests.groups import group_of, is_chosen, urgency
+from tests.report import pytest_terminal_summary  # noqa: F401  (a hook)
 
 # Thousands of tests are collected and stay: to look through them for garbage took a third of the time of collecting.
 gc.disable()
@@ -26,24 +30,33 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--third", action="store_true", help="of the long tests only the third whose turn it is today")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Choose the long tests of today, give each test its group, and let those begin that take longest."""
+    if config.getoption("--third"):
+        today = date.today().toordinal()
+        left_out = [item for item in items if not is_chosen(item, today)]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if is_chosen(item, today)]
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(group_of(item)))
+    items.sort(key=urgency)
+
+
 @pytest.fixture(scope="session")
-def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> None:
+def django_db_setup(django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
     """Every test begins with what the migrations wrote, those behind one that commits too."""
-    with django_db_blocker.unblock():
+    with django_db_blocker.unblock(), prepared.database(connection):
         rows = migrated.read_rows()
-    TransactionTestCase._fixture_teardown = lambda _: migrated.restore(rows)
+        TransactionTestCase._fixture_teardown = lambda _: migrated.restore(rows)
+        yield
 
 
 @pytest.fixture
 def cast(db: None) -> Cast:
     """Alice, Bob, Charlie and Dana."""
     return make_cast()
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Refuse a mark by which ``bin/test`` would not find the file: it looks for those that name it."""
-    for mark in ("browser", "docker", "system"):
-        marked = {item.path for item in items if item.get_closest_marker(mark)}
-        if hidden := [str(path) for path in marked if f"mark.{mark}" not in Path(path).read_text()]:
-            raise pytest.UsageError(f"bin/test would not see the tests that are marked {mark!r} in {', '.join(hidden)}")

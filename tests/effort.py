@@ -1,4 +1,4 @@
-"""How many random examples a test tries: all of them with ``bin/test --long``, a quarter of them else."""
+"""How many random examples a test tries: all of them with ``bin/test --all``, a quarter of them else."""
 
 from __future__ import annotations
 

@@ -119,6 +119,7 @@ def holders_of(session: ComputeSession) -> list[tuple[str, str]]:
     ]
 
 
+@pytest.mark.ci
 def test_every_number_that_is_shown_agrees_with_the_ledger(cast: Cast) -> None:
     world = World(cast, seed=1)
     callers = {user.email: Caller(user) for user in [*world.people, cast.dana]}

@@ -31,7 +31,6 @@ DISK_RESERVE = 0  # and the test of the reserve
 RATE_API = RATE_LAUNCH = RATE_PAGES = 0  # tests of the limits set their own
 CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}
 if "sqlite" in DATABASES["default"]["ENGINE"]:  # noqa: F405
-    DATABASES["default"]["TEST"] = {"NAME": f"{_data}/test.sqlite3"}  # noqa: F405
     # No test pulls the plug: what is written need not be on the disk.
     _begin = DATABASES["default"]["OPTIONS"]["init_command"]  # noqa: F405
     DATABASES["default"]["OPTIONS"]["init_command"] = _begin.replace("synchronous=FULL", "synchronous=OFF")  # noqa: F405

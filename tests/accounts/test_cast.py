@@ -16,6 +16,7 @@ from tests.cast import PASSWORD, make_cast
 PASSING = {"id", "access_key", "created_at", "at", "password", "target_id"}
 
 
+@pytest.mark.ci
 @pytest.mark.django_db
 def test_the_cast_is_written_as_the_verbs_write_people() -> None:
     by_the_verbs = rows_after(make_by_the_verbs)

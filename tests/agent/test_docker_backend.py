@@ -16,7 +16,7 @@ from tests.agent.images import ensure_tmux_image
 from tests.agent.specs import make_spec
 from tests.agent.stream_contract import StreamContract
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.core, pytest.mark.docker]
 
 
 def processes_of(kernel_id: UUID) -> list[str]:

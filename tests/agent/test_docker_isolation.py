@@ -22,7 +22,7 @@ from tests.agent.contract_tools import NewSpec, until
 from tests.agent.docker_tools import shell, started_at
 from tests.agent.prerequisites import need_program, need_root
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.core, pytest.mark.docker]
 SERVE = "echo hello >index.html; exec httpd -f -p 8000"
 
 

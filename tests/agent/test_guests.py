@@ -119,6 +119,7 @@ def test_a_new_interpreter_is_that_of_an_environment_that_was_built_after_the_gu
         backend.close()
 
 
+@pytest.mark.ci
 class TestJupyter(ProgramContract):
     """The same with kernels of Jupyter. All tests share one session, whose interpreter is started once."""
 

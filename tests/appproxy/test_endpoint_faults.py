@@ -144,6 +144,7 @@ def test_a_replica_that_missed_a_probe_is_asked_again_soon(monkeypatch: pytest.M
     asyncio.run(scene())
 
 
+@pytest.mark.ci
 def test_a_replica_that_is_too_busy_with_a_stream_for_probes_counts_as_answering() -> None:
     async def scene() -> None:
         async with endpoint_stage() as here:
@@ -261,6 +262,7 @@ def test_a_request_that_is_held_for_an_endpoint_that_is_stopped_is_told_so() -> 
     asyncio.run(scene())
 
 
+@pytest.mark.ci
 def test_a_request_that_queues_for_an_endpoint_that_is_stopped_is_told_so() -> None:
     async def scene() -> None:
         async with endpoint_stage(concurrency=1) as here:

@@ -179,6 +179,7 @@ def test_who_holds_for_too_long_is_told_why() -> None:
     asyncio.run(scene())
 
 
+@pytest.mark.ci
 def test_a_drain_loses_no_open_request() -> None:
     async def scene() -> None:
         async with endpoint_stage(2) as here:

@@ -34,6 +34,7 @@ def nodes() -> list[tuple[Agent, str]]:
     return [join(f"n-{number}") for number in range(3)]
 
 
+@pytest.mark.ci
 def test_each_node_gets_what_it_should_start_and_nothing_of_its_neighbours(
     cast: Cast, nodes: list[tuple[Agent, str]]
 ) -> None:

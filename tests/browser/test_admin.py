@@ -37,6 +37,7 @@ def test_another_sequence_is_chosen_and_the_next_pass_turns_the_queue(visit: Vis
     expect(newer.page.locator(".alert.state-notice")).to_contain_text("position 2 in the queue")
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("theme", THEMES)
 def test_a_wrong_rule_is_refused_at_its_field_in_words(visit: Visit, theme: str) -> None:
     visitor = _at_the_rules(visit, theme=theme)

@@ -115,6 +115,7 @@ def open_from_launcher(page: Page, key: str) -> Page:
     return opened.value
 
 
+@pytest.mark.core
 def test_the_launcher_leads_into_servers_of_a_session(visit: Visit, session: Body) -> None:
     visitor = visit(ALICE)
     page = visitor.page

@@ -62,6 +62,7 @@ def expect_notes(page: Page) -> None:
     expect(page.locator("#said")).to_have_text("hello from the page")
 
 
+@pytest.mark.core
 def test_it_opens_an_app_on_its_own_origin_and_its_websocket_echoes(visit: Visit, session: Body) -> None:
     visitor = visit(ALICE)
     page = visitor.page

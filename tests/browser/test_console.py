@@ -107,6 +107,7 @@ def state_of(cell: Locator) -> Locator:
     return cell.locator(".console-cell-state")
 
 
+@pytest.mark.core
 def test_code_prints_fails_asks_and_is_interrupted(visitor: Visitor) -> None:
     page = visitor.page
     printed = run(visitor, "print(6*7)")

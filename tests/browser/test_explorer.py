@@ -73,6 +73,7 @@ def test_a_directory_is_dropped_found_and_downloaded(walk: Visit, tmp_path: Path
     assert visitor.faults_in_every_light() == []
 
 
+@pytest.mark.core
 def test_files_are_created_moved_copied_and_replaced_only_when_asked(walk: Visit) -> None:
     visitor = walk(ALICE)
     page = visitor.page

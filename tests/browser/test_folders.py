@@ -26,6 +26,7 @@ def upload(page: Page, *paths: Path) -> None:
         expect(state).to_have_text("Uploaded")
 
 
+@pytest.mark.core
 def test_a_folder_is_filled_looked_at_and_shared(walk: Visit, tmp_path: Path) -> None:
     visitor = walk(ALICE)
     page = visitor.page

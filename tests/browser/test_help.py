@@ -16,6 +16,7 @@ _SEARCH = re.compile("^Search:")
 _FOLDER = os.environ.get("BACKENDAI_TEST_PICTURES", "")
 
 
+@pytest.mark.core
 def test_help_is_one_click_away_and_its_contents_lead_to_sections(walk: Visit) -> None:
     visitor = walk(ALICE)
     page = visitor.page

@@ -23,6 +23,7 @@ def waiting(alice: Client) -> Iterator[str]:
     alice.end(session["id"])
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("theme", THEMES)
 def test_the_clock_opens_the_history_which_can_be_narrowed_sorted_and_unfolded(
     visit: Visit, waiting: str, theme: str

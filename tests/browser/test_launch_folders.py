@@ -64,6 +64,7 @@ def test_a_folder_is_mounted_from_a_phone(walk: Visit, folders: None) -> None:
     expect(page.get_by_text("Folder data is on nas").first).to_be_visible()  # which no agent mounts
 
 
+@pytest.mark.core
 def test_a_folder_is_created_on_the_form(walk: Visit, folders: None) -> None:
     visitor = walk(ALICE, on_phone=True)
     page = visitor.page

@@ -33,6 +33,7 @@ def one_core_left(alice: Client) -> Iterator[Body]:
     alice.end(*[session["id"] for session in alice.sessions() if session["id"] not in before])
 
 
+@pytest.mark.core
 def test_a_waiting_session_says_what_would_start_it_and_opens_the_form_so(
     visit: Visit, alice: Client, one_core_left: Body
 ) -> None:
@@ -131,6 +132,7 @@ def test_an_answer_that_does_not_come_is_not_taken_from_before(visit: Visit, ali
     visitor.complaints.clear()
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("theme", THEMES)
 @pytest.mark.usefixtures("one_core_left")
 def test_the_form_says_what_would_happen_while_one_edits(visit: Visit, theme: str) -> None:

@@ -35,6 +35,7 @@ def charlie(chromium: Chromium, platform: Platform, alice: Client) -> Iterator[V
     visitor.leave()
 
 
+@pytest.mark.core
 def test_somebody_adds_a_passkey_signs_in_with_it_alone_and_after_the_password_and_removes_it(charlie: Visitor) -> None:
     page = charlie.page
     charlie.go("/account/security/passkeys/new/")

@@ -14,6 +14,7 @@ from tests.browser.people import ADMIN, ALICE
 pytestmark = [pytest.mark.browser, pytest.mark.system]
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("theme", THEMES)
 def test_every_page_of_the_menu_is_in_sight(walk: Visit, theme: str) -> None:
     visitor = walk(ADMIN, on_phone=True, theme=theme)

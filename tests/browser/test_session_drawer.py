@@ -20,6 +20,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.docker, pytest.mark.system]
 _TRIES = 3
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("theme", THEMES)
 def test_a_name_opens_the_panel_which_can_be_left_come_back_to_and_worked_in(
     visit: Visit, alice: Client, theme: str

@@ -26,6 +26,7 @@ def running(alice: Client) -> Iterator[str]:
     alice.end(session["id"])
 
 
+@pytest.mark.core
 def test_it_takes_a_session_from_the_form_to_its_end(visit: Visit, alice: Client) -> None:
     visitor = visit(ALICE)
     page = visitor.page
@@ -71,6 +72,7 @@ def test_it_renews_the_list_while_one_looks_at_it(visit: Visit, alice: Client) -
     assert page.evaluate("window.stayed")
 
 
+@pytest.mark.core
 def test_it_finds_the_same_shell_with_its_scrollback_after_a_reload(visit: Visit, running: str) -> None:
     visitor = visit(ALICE)
     visitor.go(f"{running}#terminal")
@@ -118,6 +120,7 @@ def test_it_tells_the_shell_the_size_of_the_window(visit: Visit, running: str) -
     visitor.page.keyboard.press("Control+C")
 
 
+@pytest.mark.core
 def test_it_reads_and_downloads_the_log(visit: Visit, running: str) -> None:
     visitor = visit(ALICE)
     page = visitor.page

@@ -13,6 +13,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.docker, pytest.mark.system]
 TOO_MUCH = {"cpu": 4, "mem": "64m"}
 
 
+@pytest.mark.core
 def test_what_is_chosen_stays_chosen_while_new_sessions_appear_and_is_ended_together(
     visit: Visit, alice: Client
 ) -> None:

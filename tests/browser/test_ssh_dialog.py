@@ -24,6 +24,7 @@ def session_id(campus: Campus) -> Iterator[str]:
     campus.alice.end(session["id"])
 
 
+@pytest.mark.core
 def test_commands_are_copied_and_a_key_is_downloaded(
     walk: Visit, campus: Campus, session_id: str, tmp_path: Path
 ) -> None:

@@ -34,6 +34,7 @@ def test_it_shows_a_stranger_nothing_and_says_that_nothing_is_there(visit: Visit
         expect(visitor.page.get_by_role("heading", name="Page not found")).to_be_visible()
 
 
+@pytest.mark.core
 def test_it_shows_hostile_names_as_text(visit: Visit, hers: str) -> None:
     visitor = visit(ALICE)
     page = visitor.page

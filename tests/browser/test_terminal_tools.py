@@ -116,6 +116,7 @@ def write(page: Page, text: str) -> None:
     page.keyboard.type(text)
 
 
+@pytest.mark.core
 def test_shells_are_apart_and_words_are_found(terminal: Page) -> None:
     page = terminal
     write(page, "one needle here")

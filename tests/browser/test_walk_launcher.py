@@ -30,6 +30,7 @@ def _launched(campus: Campus) -> Iterator[None]:
     campus.alice.end(*[one["id"] for one in campus.alice.sessions() if one["status"] in ("PENDING", "RUNNING")])
 
 
+@pytest.mark.core
 def test_five_steps_are_gone_through_in_any_order_and_with_three_buttons(walk: Visit) -> None:
     visitor = walk(ALICE)
     page = visitor.page
@@ -302,6 +303,7 @@ def test_variables_that_are_none_are_named_in_their_rows(walk: Visit) -> None:
     )
 
 
+@pytest.mark.core
 def test_the_review_shows_all_of_it_and_leads_back_to_each_step(walk: Visit, campus: Campus) -> None:
     visitor = _form(walk)
     page = visitor.page

@@ -43,6 +43,7 @@ def test_versions_follow_the_environment_and_accelerators_follow_the_version(wal
     expect(_allocation(page)).to_contain_text(re.compile(r"2.GPU"))
 
 
+@pytest.mark.core
 def test_a_preset_fills_everything_in_and_what_is_typed_is_ones_own(walk: Visit) -> None:
     visitor = _form(walk)
     page = visitor.page
@@ -104,6 +105,7 @@ def test_a_node_is_chosen_for_a_single_kernel_by_what_it_has_free(walk: Visit, c
     assert campus.alice.wait_until_running(session_id)["kernels"][0]["agent"] == agent
 
 
+@pytest.mark.core
 def test_a_cluster_has_its_mode_and_threads_can_be_set_by_hand(walk: Visit, campus: Campus) -> None:
     visitor = _form(walk)
     page = visitor.page

@@ -77,6 +77,7 @@ def test_the_list_is_narrowed_sorted_and_sent_as_an_address(walk: Visit, session
     expect(there.page.locator("#session-list .row-link")).to_have_text(["runs-here", "waits-here"])
 
 
+@pytest.mark.core
 def test_the_panel_has_every_fact_and_every_typed_word_as_text(walk: Visit, sessions: dict[str, Body]) -> None:
     visitor = walk(ALICE)
     page = visitor.page
@@ -149,6 +150,7 @@ def test_the_history_is_narrowed_by_seven_fields_together(walk: Visit, sessions:
     expect(rows).to_have_count(0)
 
 
+@pytest.mark.core
 def test_an_end_is_asked_for_and_force_says_what_it_leaves(walk: Visit, campus: Campus) -> None:
     session = campus.alice.launch("ends-now")
     campus.alice.wait_until_running(session["id"])

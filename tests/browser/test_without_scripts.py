@@ -14,6 +14,7 @@ from tests.system.client import Client
 pytestmark = [pytest.mark.browser, pytest.mark.docker, pytest.mark.system]
 
 
+@pytest.mark.core
 def test_it_signs_in_launches_and_terminates(visit: Visit, alice: Client) -> None:
     visitor = visit(ALICE, scripts=False)
     page = visitor.page

@@ -97,7 +97,7 @@ class DockerNodes:
 
     def __init__(self, stack: ExitStack) -> None:
         if os.geteuid() != 0:
-            pytest.fail("A private engine needs root: sudo bin/test --long tests/chaos")
+            pytest.fail("A private engine needs root: sudo bin/test --all tests/chaos")
         if missing := [name for name in _PROGRAMS if shutil.which(name) is None]:
             pytest.fail(f"Programs are missing: {', '.join(missing)}. apt-get install docker.io iproute2 util-linux")
         home = Path(tempfile.mkdtemp(prefix="backendai-engine-"))

@@ -43,6 +43,7 @@ def depend(sessions: Sequence[ComputeSession], on: ComputeSession) -> None:
     through.objects.bulk_create(through(from_computesession=one, to_computesession=on) for one in sessions)
 
 
+@pytest.mark.ci
 def test_ten_thousand_sessions_that_are_not_due_do_not_keep_another_persons_session_from_starting(cast: Cast) -> None:
     make_agent(cpu=8)
     now = timezone.now()

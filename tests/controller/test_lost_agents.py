@@ -84,6 +84,7 @@ def test_when_nobody_is_heard_and_the_door_is_shut_no_agent_is_lost_and_nothing_
     assert statuses() == ({"ALIVE"}, {"RUNNING"})
 
 
+@pytest.mark.ci
 def test_when_the_door_opens_again_nodes_have_their_whole_time_to_knock(cast: Cast, door: mock.Mock) -> None:
     agents = [make_agent() for _ in range(3)]
     for agent in agents:
@@ -102,6 +103,7 @@ def test_when_the_door_opens_again_nodes_have_their_whole_time_to_knock(cast: Ca
     assert statuses() == ({"ALIVE", "LOST"}, {"RUNNING", "TERMINATING"})
 
 
+@pytest.mark.ci
 def test_an_agent_lost_before_the_door_was_shut_gets_its_grace_again(cast: Cast, door: mock.Mock) -> None:
     agent, other = make_agent(), make_agent()
     make_running_session(cast.alice, agent)

@@ -39,6 +39,7 @@ async def test_a_file_goes_up_and_comes_down_as_it_was(portal: Portal, each_way:
         ("bytes=-3", BYTES[-3:]),
         (f"bytes=10-{10**12}", BYTES[10:]),
     ],
+    ids=["first", "middle", "rest", "last", "too many"],
 )
 async def test_ranges(portal: Portal, told: str, part: bytes) -> None:
     (portal.data / "f").write_bytes(BYTES)

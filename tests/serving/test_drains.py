@@ -89,6 +89,7 @@ def test_an_old_plan_starts_and_drains_nothing(cast: Cast) -> None:
     assert all_ready(endpoint, 2)
 
 
+@pytest.mark.ci
 def test_a_replica_says_why_it_goes(cast: Cast) -> None:
     endpoint, world = two_ready(cast)
     update_endpoint(fresh(endpoint), cast.alice, a_revision(command="serve --better"))

@@ -88,6 +88,7 @@ def test_a_program_that_ends_backs_off_and_says_why(cast: Cast) -> None:
     assert Revision.objects.get().failed_starts == 0
 
 
+@pytest.mark.ci
 def test_load_raises_and_quiet_lowers_the_number(cast: Cast) -> None:
     endpoint, world = make_endpoint(cast.alice, maximum=3), World(cast.alice)
     world.until(lambda: all_ready(endpoint, 1))
@@ -170,6 +171,7 @@ def test_an_update_without_room_says_so_and_a_gap_helps(cast: Cast) -> None:
     assert fresh(endpoint).current.number == 2
 
 
+@pytest.mark.ci
 def test_an_earlier_revision_comes_back(cast: Cast) -> None:
     endpoint, world = make_endpoint(cast.alice), World(cast.alice)
     world.until(lambda: all_ready(endpoint, 1))
@@ -293,6 +295,7 @@ def test_the_audit_sees_a_replica_that_outlives_its_session_or_drains_for_ever(c
     assert "S-01" in run_checks(late, ["S-01"])
 
 
+@pytest.mark.ci
 def test_short_requests_that_are_never_open_when_a_proxy_reports_keep_an_endpoint_awake(cast: Cast) -> None:
     endpoint, world = make_endpoint(cast.alice, minimum=0, maximum=1, asleep_after=30.0), World(cast.alice)
     note_wake(endpoint.pk, now=world.now)

@@ -98,6 +98,7 @@ def lent(cast: Cast, here: Stage) -> FolderGrant:
     return grant
 
 
+@pytest.mark.ci
 def test_each_reason_cuts_all_that_is_open(cast: Cast, here: Stage, key: Path, lent: FolderGrant) -> None:
     clients, agent, stays = Clients(here), Agent.objects.get(), None
     sessions = {name: make_running_session(cast.alice, agent, name=name) for name in ("train", "ends", "renewed")}

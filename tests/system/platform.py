@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -25,29 +23,18 @@ import requests
 from docker import APIClient
 from docker.errors import APIError, NotFound
 
+from tests import prepared
 from tests.system.client import Client
 from tests.system.engine import PrivateEngine
 from tests.system.images import TINY
 from tests.system.polling import until
-from tests.system.tables import copy_tables
 
 ROOT = Path(__file__).resolve().parents[2]
 READY_WITHIN = 90.0
 STOPPED_WITHIN = 60.0
 CLEAN_WITHIN = 30.0
 _TAIL_LINES = 80
-_DATABASE, _EMPTY = "portal.sqlite3", "empty.sqlite3"
 _OURS = ("BACKENDAI_", "REDIS_", "DATABASE_", "DJANGO_", "DOCKER_")
-
-
-def _share(source: str, target: str) -> None:
-    """Link the file; copy it to another file system, such as the small disk of the chaos tests."""
-    try:
-        os.link(source, target)
-    except OSError as error:
-        if error.errno != errno.EXDEV:
-            raise
-        shutil.copy2(source, target)
 
 
 class Platform:
@@ -56,7 +43,6 @@ class Platform:
     the containers are looked for there. ``backend``: what the agents run sessions with."""
 
     running: list[Platform] = []
-    _former: Path | None = None
 
     def __init__(
         self,
@@ -257,29 +243,21 @@ class Platform:
         return "\n".join(self.logs().splitlines()[-_TAIL_LINES:])
 
     def _prepare(self) -> None:
-        told = [f"{name}={reference}" for name, reference in self._images.items()]
-        done = self._python("-m", "tests.system.prepare_data", self._take_over(), *told)
+        self._take_over()
+        done = self._python(
+            "-m", "tests.system.prepare_data", *(f"{name}={told}" for name, told in self._images.items())
+        )
         assert done.returncode == 0, done.stdout + done.stderr
+        prepared.keep_assets(self.data / "static")
         # Its first start makes the storage host of this machine, which only it knows the path of.
         (self.data / "file-server.json").unlink(missing_ok=True)
-        if (self.data / _EMPTY).exists():
-            type(self)._former = self.data
         self.client = Client(self.url, done.stdout.strip().splitlines()[-1])
 
-    def _take_over(self) -> str:
-        """Take the assets and the empty tables of a platform before this one: they are the same for all. Assets are
-        files of their own names, replaced and never written in place. Returns where to leave such tables, if they are
-        still to be made."""
-        former = self._former
-        if former is not None and (former / "static").is_dir():
-            shutil.copytree(former / "static", self.data / "static", copy_function=_share)
-        if "DATABASE_URL" in self.environment:
-            return ""
-        if former is None or not (former / _EMPTY).is_file():
-            return str(self.data / _EMPTY)
-        for name in (_DATABASE, _EMPTY):
-            copy_tables(former / _EMPTY, self.data / name)
-        return ""
+    def _take_over(self) -> None:
+        """Begin with migrated tables and the assets of a platform before this one."""
+        prepared.take_assets(self.data / "static")
+        if "DATABASE_URL" not in self.environment:
+            prepared.copy_sqlite(self.data / "portal.sqlite3")
 
     def _python(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         environment = {"REDIS_URL": f"unix://{self.data}/valkey.sock", "PYTHONPATH": str(ROOT)} | self.environment

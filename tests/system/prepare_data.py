@@ -1,15 +1,13 @@
 """Run as a program: makes a data folder ready for a platform under test and writes a bearer token to the output.
 
-Arguments: a file for a copy of the tables before anything is in them ("" where they are not in a file, or are there
-already), then ``name=reference`` of every image to put into the catalogue. The platform's own images count as bought
-in, so that no platform under test builds them.
+Arguments: ``name=reference`` of every image to put into the catalogue. The platform's own images count as bought in, so
+that no platform under test builds them.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 
 import django
 
@@ -18,24 +16,18 @@ django.setup()
 
 from django.conf import settings  # noqa: E402  (models need the set-up above)
 from django.core.management import call_command  # noqa: E402
-from django.db import connection  # noqa: E402
 
 from backendai.accounts.models import User  # noqa: E402
 from backendai.accounts.services import create_token  # noqa: E402
 from backendai.catalog.models import Image  # noqa: E402
 from backendai.ops import up  # noqa: E402
 from backendai.ops.data_folder import mark_prepared  # noqa: E402
-from tests.system.tables import copy_tables  # noqa: E402
 
 _SMALL = {"cpu": "0.1", "mem": str(16 * 2**20)}
 
 
-def prepare(empty: str, images: list[str]) -> str:
+def prepare(images: list[str]) -> str:
     """Bring the database up to date and return a token of the first administrator."""
-    if empty:
-        call_command("migrate", verbosity=0)
-        connection.close()
-        copy_tables(Path(settings.DATABASES["default"]["NAME"]), Path(empty))
     call_command("prepare", verbosity=0)
     mark_prepared(settings.DATA_DIR, up.source_stamp())
     Image.objects.filter(is_built_here=True).update(is_built_here=False)
@@ -45,4 +37,4 @@ def prepare(empty: str, images: list[str]) -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(f"{prepare(sys.argv[1], sys.argv[2:])}\n")
+    sys.stdout.write(f"{prepare(sys.argv[1:])}\n")

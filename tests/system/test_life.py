@@ -15,7 +15,7 @@ from tests.system.platform import Platform
 from tests.system.polling import until
 from tests.system.registry import empty_registry
 
-pytestmark = [pytest.mark.system, pytest.mark.docker, pytest.mark.usefixtures("tiny_image")]
+pytestmark = [pytest.mark.core, pytest.mark.system, pytest.mark.docker, pytest.mark.usefixtures("tiny_image")]
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from tests.system.platform import Platform
 from tests.system.polling import until
 
 USERS = 4
-MINUTES = float(os.environ.get("BACKENDAI_TEST_SOAK_MINUTES", "3"))
+MINUTES = float(os.environ.get("BACKENDAI_TEST_CHAOS_MINUTES", "1"))
 SEED = int(os.environ.get("BACKENDAI_TEST_SEED", "20261120"))
 ROLES = ["web", "control", "beat", "agent", "valkey"]
 QUIET_WITHIN = 90.0

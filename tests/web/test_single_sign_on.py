@@ -206,7 +206,7 @@ def test_a_user_who_was_deactivated_here_stays_out(cast: Cast, provider: Provide
         {"token_over": {"exp": 1}}, {"token_over": {"sub": "somebody else"}}, {"userinfo_over": {"sub": "else"}},
         {"userinfo_over": {"email": "no address"}}, {"refuses": True},
     ],
-    ids=str,
+    ids=lambda fault: next(iter(fault)),
 )  # fmt: skip
 def test_what_cannot_be_trusted_lets_nobody_in(cast: Cast, provider: Provider, fault: dict[str, Any]) -> None:
     client = Client()
