@@ -18,6 +18,7 @@ from backendai.cluster.models import Agent, IdleChecker
 from backendai.compute.models import ComputeSession, IdleWarning
 from backendai.compute.services.traffic import note_traffic
 from backendai.controller import idle
+from backendai.usage.models import UsageSample
 from tests.cast import Cast
 from tests.controller.clocks import passes_went_on_until
 from tests.factories import make_agent, make_running_session, make_session
@@ -105,6 +106,21 @@ def test_the_end_is_yellow_from_the_warning_on_and_red_in_its_last_quarter(
     told = timezone.now() - timedelta(minutes=warned)
     IdleWarning.objects.update(warned_at=told, due_at=told + timedelta(minutes=10))
     assert f"<div{tone}>Ends <time" in text_of(browse(cast.alice), page_of(session))
+
+
+@pytest.mark.parametrize(("used", "tone"), [(11, ""), (9, " tone-text-wait"), (1, " tone-text-bad")])
+def test_a_figure_is_yellow_near_its_threshold_and_red_below_it(
+    cast: Cast, browse: Browse, used: int, tone: str
+) -> None:
+    checker("lazy", kind="utilization", limit=timedelta(minutes=20), thresholds={"cpu": 5})
+    session = make_running_session(cast.alice, resources={"cpu": 1})
+    kernel, now = session.kernels.get(), timezone.now()
+    for minutes in range(30):
+        at = now - timedelta(minutes=minutes)
+        UsageSample.objects.create(kernel=kernel, at=at, seconds=60, cpu=used / 100)
+    unused_for(session, minutes=30)
+    page = text_of(browse(cast.alice), page_of(session))
+    assert f'<strong class="number{tone}">{used} %</strong> <span class="sub">idle below 5 %</span>' in page
 
 
 def test_over_the_list_it_is_kept_running_without_leaving_the_list(cast: Cast, browse: Browse) -> None:
