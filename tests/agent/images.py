@@ -34,14 +34,14 @@ _GROUP = b"root:x:0:\nwork:x:1000:\n"
 
 def ensure_tiny_image(client: APIClient) -> str:
     """Return the reference of a 2 MB image with busybox, imported if it is not there. Needs a static busybox."""
-    if not _has(client, TINY_IMAGE):
+    if not has_image(client, TINY_IMAGE):
         _import(client, TINY_IMAGE, _busybox_files())
     return TINY_IMAGE
 
 
 def ensure_tmux_image(client: APIClient) -> str:
     """Return the reference of the tiny image with tmux, its libraries and terminal descriptions added."""
-    if not _has(client, TMUX_IMAGE):
+    if not has_image(client, TMUX_IMAGE):
         _import(client, TMUX_IMAGE, [*_busybox_files(), *_tmux_files()])
     return TMUX_IMAGE
 
@@ -49,7 +49,7 @@ def ensure_tmux_image(client: APIClient) -> str:
 def ensure_service_image(client: APIClient) -> str:
     """Return the reference of the tiny image with services: ``notes`` is a page with a websocket, ``broken`` ends at
     once, ``byhand`` is started by people."""
-    if not _has(client, SERVICE_IMAGE):
+    if not has_image(client, SERVICE_IMAGE):
         told = (f"LABEL ai.backend.service-ports={SERVICE_LABEL}",)
         _import(client, SERVICE_IMAGE, [*_busybox_files(), *_service_files()], told)
     return SERVICE_IMAGE
@@ -57,14 +57,14 @@ def ensure_service_image(client: APIClient) -> str:
 
 def ensure_python_image(client: APIClient) -> str:
     """Return the reference of the tiny image with the system's Python and its standard library."""
-    if not _has(client, PYTHON_IMAGE):
+    if not has_image(client, PYTHON_IMAGE):
         _import(client, PYTHON_IMAGE, [*_busybox_files(), *_python_files()])
     return PYTHON_IMAGE
 
 
 def ensure_work_image(client: APIClient) -> str:
     """Return the reference of the tiny image with Python and git, as people develop in. Needs git."""
-    if not _has(client, WORK_IMAGE):
+    if not has_image(client, WORK_IMAGE):
         programs = [Path("/usr/bin/git"), Path("/usr/bin/nohup")]  # Debian's busybox has no nohup
         files = [(str(path).lstrip("/"), path) for path in [*programs, *_libraries_of(programs)]]
         links = [(f"bin/git-{name}", "/usr/bin/git") for name in ("receive-pack", "upload-pack")]
@@ -75,7 +75,7 @@ def ensure_work_image(client: APIClient) -> str:
 
 def ensure_ssh_image(client: APIClient) -> str:
     """Return the reference of the tiny image with a client and a server of SSH. Needs openssh-server."""
-    if not _has(client, SSH_IMAGE):
+    if not has_image(client, SSH_IMAGE):
         programs = [Path(path) for path in ("/usr/bin/ssh", "/usr/sbin/sshd", "/usr/lib/openssh/sftp-server")]
         files = [(str(path).lstrip("/"), path) for path in [*programs, *_libraries_of(programs)]]
         _import(client, SSH_IMAGE, [*_busybox_files(), *files])
@@ -84,7 +84,7 @@ def ensure_ssh_image(client: APIClient) -> str:
 
 def ensure_mpi_image(client: APIClient) -> str:
     """Return the reference of the SSH image with Open MPI. Needs openssh-server and openmpi-bin."""
-    if not _has(client, MPI_IMAGE):
+    if not has_image(client, MPI_IMAGE):
         named = ["/usr/bin/ssh", "/usr/sbin/sshd", *(f"/usr/bin/{name}" for name in ("mpirun", "orted"))]
         folders = [Path("/usr/lib", f"{platform.machine()}-linux-gnu", name) for name in ("openmpi", "pmix2")]
         shared = [*folders, Path("/usr/share/openmpi"), Path("/etc/openmpi")]
@@ -97,22 +97,34 @@ def ensure_mpi_image(client: APIClient) -> str:
 
 def ensure_linked_image(client: APIClient) -> str:
     """Return the reference of the tiny image with links where kernels have mounts; one of them leads nowhere."""
-    if not _has(client, LINKED_IMAGE):
+    if not has_image(client, LINKED_IMAGE):
         _import(client, LINKED_IMAGE, [*_busybox_files(), ("var/tmp", "/tmp"), ("run", "/srv/run")])
     return LINKED_IMAGE
 
 
-def ensure_packages_image(client: APIClient, reference: str, packages: Path) -> str:
-    """Return the reference of the Python image with these installed packages under ``/opt/packages``."""
-    if not _has(client, reference):
+def ensure_packages_image(
+    client: APIClient, reference: str, packages: Path, *, more: Iterable[File] = (), told: tuple[str, ...] = ()
+) -> str:
+    """Return the reference of the Python image with these installed packages under ``/opt/packages``; ``more`` files
+    and lines of a Dockerfile (``told``) come on top."""
+    if not has_image(client, reference):
         found = [path for path in packages.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
         compiled = [path for path in found if ".so" in path.suffixes]
         outside = [path for path in _libraries_of(compiled) if packages not in path.parents]
         files = [(f"opt/packages/{path.relative_to(packages)}", path) for path in found]
         files += [(str(path).lstrip("/"), path) for path in outside]
         # Libraries of the packages are often Python's own, and an archive may name a path once.
-        _import(client, reference, dict([*_busybox_files(), *_python_files(), *files]).items())
+        _import(client, reference, dict([*_busybox_files(), *_python_files(), *files, *more]).items(), told)
     return reference
+
+
+def has_image(client: APIClient, reference: str) -> bool:
+    """Return whether the engine has the image."""
+    try:
+        client.inspect_image(reference)
+    except ImageNotFound:
+        return False
+    return True
 
 
 def _libraries_of(programs: Iterable[Path]) -> list[Path]:
@@ -129,14 +141,6 @@ def _python_files() -> list[File]:
     compiled = [path for path in modules if path.suffix == ".so"]
     files = [(str(path).lstrip("/"), path) for path in sorted({*modules, *_libraries_of([python, *compiled])})]
     return [("usr/bin/python3", python), *files]
-
-
-def _has(client: APIClient, reference: str) -> bool:
-    try:
-        client.inspect_image(reference)
-    except ImageNotFound:
-        return False
-    return True
 
 
 def _busybox_files() -> list[File]:

@@ -1,15 +1,28 @@
-"""JupyterLab and Jupyter Notebook in a browser: a new notebook, a cell, and saving; and code beside them."""
+"""JupyterLab, Jupyter Notebook and TensorBoard in a browser, and code beside them."""
 
 from __future__ import annotations
 
+import json
 import re
 from contextlib import suppress
 
 from playwright.sync_api import Error, Page, expect
 
+from tests.browser.visitor import Visitor
 from tests.system.client import Body, Client
 
 SLOW_MS = 90_000
+_EVENTS = """
+from tensorboard.compat.proto.event_pb2 import Event
+from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.summary.writer.event_file_writer import EventFileWriter
+writer = EventFileWriter("/home/work/runs/first")
+for step in range(20):
+    value = Summary.Value(tag="loss_of_run", simple_value=1 / (step + 1))
+    writer.add_event(Event(step=step, summary=Summary(value=[value])))
+writer.close()
+print("written")
+"""
 PLOT = "%matplotlib inline\nimport matplotlib.pyplot as plt\nprint(6*7)\nplt.plot([1, 4, 9]);"
 _NEW_NOTEBOOK = """async (token) => await fetch("/api/contents/Untitled.ipynb", {
   method: "PUT", headers: { "X-XSRFToken": token, "Content-Type": "application/json" },
@@ -65,3 +78,16 @@ def run_code(owner: Client, session: Body, code: str, mode: str = "query") -> Bo
         run = owner._send("GET", f"{path}{run['run_id']}/?wait=20&after=0").json()
     assert (run["state"], run["exit_code"]) == ("FINISHED", 0), run
     return dict(run)
+
+
+def see_a_run_in_tensorboard(visitor: Visitor, owner: Client, session: Body) -> None:
+    """Write the events of a run into the home folder, and look at them where the app's argument says."""
+    assert "written" in json.dumps(run_code(owner, session, _EVENTS)["items"])
+    page = visitor.page
+    visitor.go(f"/sessions/{session['id']}/apps/tensorboard/settings/")
+    page.get_by_label("--logdir").fill("/home/work/runs")
+    page.get_by_role("button", name="Save").click()
+    page.locator("#app-tensorboard").wait_for()
+    visitor.go(f"/sessions/{session['id']}/apps/tensorboard/")
+    expect(page.get_by_text("loss_of_run").first).to_be_visible(timeout=SLOW_MS)
+    page.context.close()

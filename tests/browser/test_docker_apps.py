@@ -7,10 +7,9 @@ import subprocess
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import expect
 
 from tests.browser.chromium import Chromium
-from tests.browser.notebooks import SLOW_MS, plot_and_save, run_code
+from tests.browser.notebooks import plot_and_save, run_code, see_a_run_in_tensorboard
 from tests.browser.people import ADMIN
 from tests.browser.visitor import Visitor, run_on
 from tests.system.client import Body, Client
@@ -18,17 +17,6 @@ from tests.system.platform import ROOT, Platform
 from tests.system.polling import until
 
 pytestmark = [pytest.mark.browser, pytest.mark.docker, pytest.mark.system, pytest.mark.long]
-_EVENTS = """
-from tensorboard.compat.proto.event_pb2 import Event
-from tensorboard.compat.proto.summary_pb2 import Summary
-from tensorboard.summary.writer.event_file_writer import EventFileWriter
-writer = EventFileWriter("/home/work/runs/first")
-for step in range(20):
-    value = Summary.Value(tag="loss_of_run", simple_value=1 / (step + 1))
-    writer.add_event(Event(step=step, summary=Summary(value=[value])))
-writer.close()
-print("written")
-"""
 _PLOT = "import matplotlib.pyplot as plt\nplt.plot([1, 4, 9]);"
 
 
@@ -72,16 +60,8 @@ def test_a_notebook_is_saved_and_the_console_sees_it(
 def test_tensorboard_shows_an_event_file_where_its_argument_says(
     science: Platform, chromium: Chromium, owner: Client, session: Body
 ) -> None:
-    assert "written" in json.dumps(run_code(owner, session, _EVENTS)["items"])
     visitor = Visitor(chromium, science.url).sign_in(ADMIN)
-    page = visitor.page
-    visitor.go(f"/sessions/{session['id']}/apps/tensorboard/settings/")
-    page.get_by_label("--logdir").fill("/home/work/runs")
-    page.get_by_role("button", name="Save").click()
-    page.locator("#app-tensorboard").wait_for()
-    visitor.go(f"/sessions/{session['id']}/apps/tensorboard/")
-    expect(page.get_by_text("loss_of_run").first).to_be_visible(timeout=SLOW_MS)
-    page.context.close()
+    see_a_run_in_tensorboard(visitor, owner, session)
 
 
 def test_the_console_plots_and_runs_shell_commands(owner: Client, session: Body) -> None:
