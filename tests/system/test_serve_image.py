@@ -1,4 +1,5 @@
-"""A real model: two containers of the image ``serve`` behind an endpoint, and OpenAI's own client."""
+"""A real model: two containers of the image ``serve`` behind an endpoint, and OpenAI's own client. ``packages``: its
+server and model on the tiny image, which takes no build."""
 
 from __future__ import annotations
 
@@ -10,21 +11,29 @@ from typing import Any
 import openai
 import pytest
 
+from tests.images.package_images import ensure_serve_image
 from tests.system.platform import READY_WITHIN, ROOT, Platform
 from tests.system.polling import until
 
-pytestmark = [pytest.mark.system, pytest.mark.docker, pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.system, pytest.mark.docker, pytest.mark.ci, pytest.mark.timeout(900)]
 IMAGE = "local/backendai-serve:latest"
 MODEL = "smollm2"
 QUESTION: Any = [{"role": "user", "content": "Name the capital of France in one word."}]
 
 
-@pytest.fixture(scope="module")
-def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
+@pytest.fixture(scope="module", params=["packages", pytest.param("built", marks=pytest.mark.long)])
+def image(request: pytest.FixtureRequest) -> str:
+    if request.param == "packages":
+        return ensure_serve_image()
     if subprocess.run(["docker", "image", "inspect", IMAGE], capture_output=True, check=False).returncode:
         subprocess.run([ROOT / "bin" / "build-images", "--only", "serve"], check=True)
+    return IMAGE
+
+
+@pytest.fixture(scope="module")
+def platform(tmp_path_factory: pytest.TempPathFactory, image: str) -> Iterator[Platform]:
     extra = {"BACKENDAI_AGENT_SLOTS": "cpu=4,mem=4g"}
-    with Platform(tmp_path_factory.mktemp("serve"), images={"serve": IMAGE}, extra=extra) as platform:
+    with Platform(tmp_path_factory.mktemp("serve"), images={"serve": image}, extra=extra) as platform:
         yield platform
 
 
