@@ -5,33 +5,17 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import zipfile
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from tests.images.own_packages import Run, check_cells, check_environments, check_pip, run_notebook
+
 ROOT = Path(__file__).resolve().parents[2]
 LABEL = re.compile(r'(ai\.backend\.[\w.-]+)="?([^"\s]+(?: [^"]+)?)"?')
 FOLDERS = ("base", "python", "python-science", "serve")
-WAITING = """
-import time
-while True:
-    try:
-        import fresh
-        break
-    except ImportError:
-        time.sleep(0.1)
-open("/home/work/found", "w").write(fresh.VERSION)
-"""
-RUN_NOTEBOOK = """
-import json, nbclient, nbformat.v4 as v4
-notebook = v4.new_notebook(cells=[v4.new_code_cell(text) for text in json.load(open("cells.json"))])
-nbclient.NotebookClient(notebook, timeout=60, kernel_name="python3").execute()
-said = [cell.outputs[-1] for cell in notebook.cells]
-print(json.dumps([each.get("text") or ("image/png" in each["data"] and "image/png") for each in said]))
-"""
 LOCKED_DOWN = ("--init", "--user", "1000", "--cap-drop", "ALL", "--security-opt", "no-new-privileges")
 
 
@@ -115,49 +99,19 @@ def test_jupyterlab_makes_no_parser_that_it_does_not_use(kernel: str) -> None:
 @pytest.mark.docker
 @pytest.mark.long
 def test_pip_keeps_packages_where_an_image_of_the_session_has_them(kernel: str, tmp_path: Path) -> None:
-    """Without a network: the packages are made here."""
-    run, pip = partial(_output, "docker", "exec", kernel), ("--no-index", "--find-links", "/home/work")
-    for version in ("1.0", "2.0"):
-        write_wheel(tmp_path, "fresh", version)
-    write_wheel(tmp_path, "packaging", "99.0")  # the image has an older one
-    started = ("docker", "exec", "--detach", kernel, "python", "-c", WAITING)
-    subprocess.run(started, check=True)  # a program from before the packages came
-    run("pip", "install", *pip, "fresh==1.0")
-    assert run("fresh-says") == "1.0 from /opt/own"
-    run("timeout", "20", "sh", "-c", "until [ -s /home/work/found ]; do sleep 0.1; done")
-    assert (tmp_path / "found").read_text() == "1.0"
-    run("python", "-m", "pip", "install", *pip, "--upgrade", "fresh", "packaging")
-    assert run("bash", "-lc", "fresh-says") == "2.0 from /opt/own"
-    assert "Location: /opt/own/lib" in run("pip", "show", "fresh")
-    assert run("python", "-c", "import packaging; print(packaging.VERSION)") == "99.0"
-    assert "99.0" not in run("/opt/kernel/bin/python", "-m", "pip", "list")  # what runs JupyterLab
-    run("pip", "uninstall", "--yes", "fresh", "packaging")
-    assert "fresh" not in run("pip", "list")
-    run("python", "-c", "from packaging.version import Version")
-    assert run("sh", "-c", "ls -A /home/work/.local 2>/dev/null; true") == ""
+    check_pip(_in(kernel), tmp_path)
 
 
 @pytest.mark.docker
 @pytest.mark.long
 def test_environments_that_people_make_stay_their_own(kernel: str, tmp_path: Path) -> None:
-    run = partial(_output, "docker", "exec", kernel)
-    write_wheel(tmp_path, "fresh", "1.0")
-    run("python", "-m", "venv", "own")
-    run("own/bin/pip", "install", "--no-index", "--find-links", "/home/work", "fresh")
-    assert run("own/bin/fresh-says") == "1.0 from /home/work/own"
-    assert run("sh", "-c", "python -c 'import fresh' 2>/dev/null || echo none") == "none"
-    assert "packaging" not in run("own/bin/pip", "list")
-    run("pip", "install", "--user", "--no-index", "--find-links", "/home/work", "fresh")
-    assert run("fresh-says") == "1.0 from /home/work/.local"
+    check_environments(_in(kernel), tmp_path)
 
 
 @pytest.mark.docker
 @pytest.mark.long
 def test_a_cell_imports_what_the_one_before_installed(kernel: str, tmp_path: Path) -> None:
-    write_wheel(tmp_path, "fresh", "1.0")
-    install = "%pip install --no-index --find-links /home/work fresh"
-    cells = [f"import sys\n{install}", "import fresh; print(fresh.VERSION, sys.executable)", "!fresh-says"]
-    assert run_notebook(kernel, tmp_path, cells)[1:] == ["1.0 /opt/own/bin/python\n", "1.0 from /opt/own\r\n"]
+    check_cells(_in(kernel), tmp_path)
 
 
 @pytest.mark.docker
@@ -171,7 +125,7 @@ def test_the_science_image_calculates_draws_and_compiles(kernel: str, tmp_path: 
         "print(round(LinearRegression().fit([[0], [1], [2]], [1, 3, 5]).coef_[0], 3))",
         "%matplotlib inline\nimport matplotlib.pyplot as plt\nplt.plot([1, 2]); plt.show()",
     ]
-    assert run_notebook(kernel, tmp_path, cells) == ["1.0\n", "2.0\n", "image/png"]
+    assert run_notebook(_in(kernel), tmp_path, cells) == ["1.0\n", "2.0\n", "image/png"]
     (tmp_path / "found.c").write_text(
         '#include <Python.h>\nstatic struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "found", 0, -1};\n'
         "PyMODINIT_FUNC PyInit_found(void) { return PyModule_Create(&module); }\n"
@@ -226,28 +180,8 @@ def test_it_makes_a_tiny_image_for_tests_without_any_network() -> None:
         subprocess.run(["docker", "image", "rm", tag], check=True, capture_output=True)
 
 
-def write_wheel(folder: Path, name: str, version: str) -> None:
-    """Write a package with one module and one program, that says its version and where it is."""
-    about = f"{name}-{version}.dist-info"
-    files = {
-        f"{name}/__init__.py": f"import sys\nVERSION = {version!r}\ndef say(): print(VERSION, 'from', sys.prefix"
-        f" if sys.prefix in __file__ else __file__.partition('/lib/')[0])\n",
-        f"{about}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
-        f"{about}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-        f"{about}/entry_points.txt": f"[console_scripts]\n{name}-says = {name}:say\n",
-    }
-    record = "".join(f"{path},,\n" for path in (*files, f"{about}/RECORD"))
-    with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as wheel:
-        for path, text in (files | {f"{about}/RECORD": record}).items():
-            wheel.writestr(path, text)
-
-
-def run_notebook(kernel: str, folder: Path, cells: list[str]) -> list[str]:
-    """Run cells as JupyterLab does, in its kernel; return what each wrote last: text, or the kind of a picture."""
-    (folder / "run.py").write_text(RUN_NOTEBOOK)
-    (folder / "cells.json").write_text(json.dumps(cells))
-    output = _output("docker", "exec", kernel, "/opt/kernel/bin/python", "run.py")
-    return [str(text) for text in json.loads(output.splitlines()[-1])]
+def _in(kernel: str) -> Run:
+    return partial(_output, "docker", "exec", kernel)
 
 
 def _output(*command: str) -> str:
