@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 # Not in the home of root, which the users of kernels cannot read.
-_CACHE = Path("/var/tmp/backendai-tests")
+CACHE = Path("/var/tmp/backendai-tests")
 _PACKAGES = ("ipykernel>=6.29,<8", "bash_kernel>=0.10,<1")
 _BASH = {
     "argv": ["python", "-m", "bash_kernel", "-f", "{connection_file}"],
@@ -23,9 +23,9 @@ _BASH = {
 def ensure_jupyter_environments() -> Path:
     """Return a folder as agents have it for environments of native sessions."""
     version = hashlib.sha256(repr((sys.version, sys.base_prefix, _PACKAGES, _BASH)).encode()).hexdigest()[:12]
-    folder = _CACHE / f"interpreters-{version}"
-    _CACHE.mkdir(mode=0o755, exist_ok=True)
-    with (_CACHE / "lock").open("w") as lock:
+    folder = CACHE / f"interpreters-{version}"
+    CACHE.mkdir(mode=0o755, exist_ok=True)
+    with (CACHE / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / ".complete").exists():
             shutil.rmtree(folder, ignore_errors=True)
