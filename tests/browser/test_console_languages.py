@@ -44,7 +44,7 @@ def session(owner: Client) -> Iterator[Body]:
     owner.end(session["id"])
 
 
-@pytest.mark.long  # 20 s of a processor
+@pytest.mark.ci  # 20 s of a processor
 def test_two_languages_changing_displays_and_a_notebook_in_the_home_folder(
     native: Platform, chromium: Chromium, session: Body, owner: Client
 ) -> None:

@@ -13,7 +13,7 @@ from tests.browser.visitor import Visitor, run_on
 from tests.system.platform import Platform
 from tests.system.served import SERVER
 
-pytestmark = [pytest.mark.browser, pytest.mark.system, pytest.mark.long]
+pytestmark = [pytest.mark.browser, pytest.mark.system, pytest.mark.ci]
 READY_MS = 90_000
 COMMAND = "cd /tmp\nexec python3 -c '{source}'"  # of two lines, as people type it
 

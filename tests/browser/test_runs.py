@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 from tests.browser.conftest import Campus, Visit
 from tests.browser.people import ALICE
 
-pytestmark = [pytest.mark.browser, pytest.mark.system, pytest.mark.long]
+pytestmark = [pytest.mark.browser, pytest.mark.system, pytest.mark.ci]
 TEXT = """\
 kind: pipeline
 name: nightly

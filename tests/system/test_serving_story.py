@@ -21,7 +21,7 @@ from tests.system.client import TERMINAL, Body
 from tests.system.platform import READY_WITHIN, Platform, free_port
 from tests.system.polling import until
 
-pytestmark = [pytest.mark.system, pytest.mark.long, pytest.mark.timeout(490)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(490)]
 SOURCE = Path(__file__).with_name("model_server.py").read_text().replace("'", "'\\''")
 EACH = {"cpu": "0.2", "mem": "64m"}
 MOST, STEADY = 3, 2  # replicas: together they fill the machine
@@ -116,6 +116,18 @@ def platform(tmp_path: Path) -> Iterator[Platform]:
         until(ended, READY_WITHIN, "all replicas have ended")
 
 
+@pytest.mark.ci
+def test_a_request_wakes_an_endpoint_and_load_starts_more_replicas(platform: Platform) -> None:
+    wave = Served(platform, "wave", minimum=0, maximum=MOST, target=1)
+    assert wave.look()["ready"] == 0
+    assert wave.chat(), "it waits until a replica is ready"
+    with Callers(wave, 5, seconds=0.5) as load:
+        wave.wait("the load starts three replicas", lambda one: one["ready"] == MOST)
+        until(lambda: len(load.names) == MOST, READY_WITHIN, "three replicas answer", last=lambda: load.names)
+    assert load.lost == []
+
+
+@pytest.mark.long
 def test_a_day_of_two_endpoints(platform: Platform) -> None:
     steady = Served(platform, "steady", minimum=STEADY, maximum=STEADY)
     wave = Served(platform, "wave", minimum=0, maximum=MOST, target=1, asleep_after=20)
