@@ -16,11 +16,11 @@ from tests.system.client import Client
 from tests.system.images import TINY
 from tests.system.platform import Platform
 from tests.system.polling import until
+from tests.system.tiny_replica import COMMAND, tiny_replica
 
 pytestmark = [
     pytest.mark.system,
     pytest.mark.kubernetes,
-    pytest.mark.long,
     pytest.mark.timeout(600),
     pytest.mark.usefixtures("tiny_image"),
 ]
@@ -62,6 +62,7 @@ def notes_of(client: Client) -> set[str]:
     return {note["code"] for note in client.agents()[0]["notes"]}
 
 
+@pytest.mark.long
 def test_a_session_runs_with_terminal_and_log_and_leaves_nothing(platform: Platform, place: tuple[str, Path]) -> None:
     client = platform.client
     session = client.wait_until_running(client.launch(resources=SMALL)["id"])
@@ -75,6 +76,7 @@ def test_a_session_runs_with_terminal_and_log_and_leaves_nothing(platform: Platf
     platform.audit()
 
 
+@pytest.mark.long
 def test_a_batch_session_ends_with_its_program(platform: Platform) -> None:
     client = platform.client
     good = client.launch(type="batch", startup_command="echo done", resources=SMALL)
@@ -84,6 +86,7 @@ def test_a_batch_session_ends_with_its_program(platform: Platform) -> None:
     until(lambda: "done" in client.log(good["id"]), 10, "the log is kept")
 
 
+@pytest.mark.long
 def test_a_cluster_of_three_finds_itself(platform: Platform) -> None:
     client = platform.client
     session = client.launch(cluster_size=3, resources=SMALL)
@@ -93,6 +96,15 @@ def test_a_cluster_of_three_finds_itself(platform: Platform) -> None:
     client.end(session["id"])
 
 
+@pytest.mark.ci
+def test_a_replica_in_a_pod_answers_requests(platform: Platform, place: tuple[str, Path]) -> None:
+    command = COMMAND.format(words="from-a-pod")
+    with tiny_replica(platform.client, "pod", command, resources=SMALL) as answer:
+        until(lambda: "from-a-pod" in answer(), 60, "the replica answers", last=answer)
+    until(lambda: not pods_of(place[0]), 30, "no pod is left")
+
+
+@pytest.mark.long
 def test_a_pod_that_is_deleted_while_the_agent_is_away_ends_its_session_and_is_let_go(
     platform: Platform, place: tuple[str, Path]
 ) -> None:
@@ -109,6 +121,7 @@ def test_a_pod_that_is_deleted_while_the_agent_is_away_ends_its_session_and_is_l
     platform.audit()
 
 
+@pytest.mark.long
 def test_an_api_server_that_is_gone_for_minutes_ends_nothing(platform: Platform, place: tuple[str, Path]) -> None:
     client = platform.client
     free = client.group()["free"]
@@ -135,6 +148,7 @@ def test_an_api_server_that_is_gone_for_minutes_ends_nothing(platform: Platform,
     platform.audit()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("victim", ["agent", "apiserver"])
 def test_a_kill_under_load_loses_doubles_and_leaves_nothing(
     platform: Platform, place: tuple[str, Path], victim: str

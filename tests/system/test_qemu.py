@@ -7,16 +7,15 @@ from contextlib import suppress
 
 import psutil
 import pytest
-import requests
 
 from tests.agent.qemu_bed import machine_settings
 from tests.system.platform import Platform
 from tests.system.polling import until
+from tests.system.tiny_replica import COMMAND, tiny_replica
 
 pytestmark = [
     pytest.mark.system,
     pytest.mark.qemu,
-    pytest.mark.long,
     pytest.mark.timeout(400),
     pytest.mark.usefixtures("tiny_image"),
 ]
@@ -53,6 +52,7 @@ def _is_machine(process: psutil.Process) -> bool:
         return False
 
 
+@pytest.mark.long
 def test_a_session_outlives_its_agent_with_terminal_and_log_and_leaves_nothing(platform: Platform) -> None:
     client = platform.client
     session = client.wait_until_running(client.launch(resources=SMALL)["id"], STARTED_WITHIN)
@@ -74,6 +74,7 @@ def test_a_session_outlives_its_agent_with_terminal_and_log_and_leaves_nothing(p
     platform.audit()
 
 
+@pytest.mark.long
 def test_a_batch_session_ends_with_its_program(platform: Platform) -> None:
     client = platform.client
     good = client.launch(type="batch", startup_command="echo done", resources=SMALL)
@@ -84,6 +85,7 @@ def test_a_batch_session_ends_with_its_program(platform: Platform) -> None:
     platform.audit()
 
 
+@pytest.mark.long
 def test_three_machines_of_a_session_reach_each_other_by_name(platform: Platform) -> None:
     client = platform.client
     session = client.launch(cluster_size=3, resources=SMALL)
@@ -97,20 +99,9 @@ def test_three_machines_of_a_session_reach_each_other_by_name(platform: Platform
     platform.audit()
 
 
+@pytest.mark.ci
 def test_a_replica_in_a_machine_answers_requests(platform: Platform) -> None:
-    client = platform.client
-    command = "mkdir www && echo from-a-machine >www/index.html && exec httpd -f -p 8000 -h www"
-    wish = {"name": "machine", "image": "tiny", "command": command, "port": 8000, "probe_path": "/", "resources": SMALL}
-    endpoint = client.post("endpoints/", {**wish, "minimum": 1, "maximum": 1})
-    token = client.post(f"endpoints/{endpoint['id']}/tokens/", {"name": "test"})["token"]
-    host = endpoint["url"].partition("://")[2]
-    url = f"http://127.0.0.1:{host.rpartition(':')[2]}/index.html"
-
-    def answer() -> str:
-        with requests.Session() as session:
-            session.trust_env = False
-            return session.get(url, headers={"Host": host, "Authorization": f"Bearer {token}"}, timeout=30).text
-
-    until(lambda: "from-a-machine" in answer(), STARTED_WITHIN, "the replica answers", last=answer)
-    client._send("DELETE", f"endpoints/{endpoint['id']}/")
+    command = COMMAND.format(words="from-a-machine")
+    with tiny_replica(platform.client, "machine", command, resources=SMALL) as answer:
+        until(lambda: "from-a-machine" in answer(), STARTED_WITHIN, "the replica answers", last=answer)
     until(lambda: machines(platform) == [], 60, "no machine is left")
