@@ -108,6 +108,18 @@ def test_a_websocket_echoes(visitor: Visitor) -> None:
         assert websocket.recv(timeout=20) == "hello"
 
 
+@pytest.mark.ci
+def test_a_batch_session_has_apps_while_its_program_runs(platform: Platform) -> None:
+    client = platform.client
+    session = client.launch(image="notes", type="batch", startup_command="exec sleep 300")
+    session = client.wait_until_running(session["id"])
+    visitor = Visitor(platform, session, "notes")
+    assert visitor.enter().status_code == 303
+    until(lambda: visitor.ask("GET", "/.backendai/open").status_code == 303, 30, "the app has started")
+    assert "<h1>Notes</h1>" in visitor.ask("GET", "/notes").text
+    client.end(session["id"])
+
+
 def test_large_downloads_and_uploads_pass_through_without_filling_anybodys_memory(
     platform: Platform, visitor: Visitor
 ) -> None:
