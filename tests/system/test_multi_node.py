@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from docker import APIClient
 
 from tests.agent.cluster_tools import OPEN_MPI
 from tests.agent.images import MPI_IMAGE, ensure_mpi_image
 from tests.agent.prerequisites import need_program
 from tests.system.engine import PrivateEngine
-from tests.system.platform import Platform
+from tests.system.platform import ROOT, Platform
 from tests.system.polling import until
+from tests.system.test_apps import Visitor
 from tests.system.test_engine_kill import need_root_and_programs, node
 
 pytestmark = [pytest.mark.system, pytest.mark.docker]
+GUIDE = ROOT / "docs" / "user-guide.md"
 HAS_MPI = shutil.which("mpirun") is not None
 # The main kernel listens, the other one sends, each with the same command; large enough for many full packets. The
 # sleeps keep the tiny image's nc from hanging up when its own input ends. The sender may be done first.
@@ -70,11 +75,11 @@ def test_kernels_on_two_machines_talk_and_leave_nothing(machines: tuple[Platform
     platform.audit()
 
 
-@pytest.mark.long
-@pytest.mark.skipif(not HAS_MPI, reason="needs mpirun: apt-get install openmpi-bin")
+@pytest.mark.ci
 def test_a_parallel_program_needs_nothing_but_its_name_on_two_machines(
     machines: tuple[Platform, PrivateEngine],
 ) -> None:
+    need_program("mpirun", "openmpi-bin")
     platform, engine = machines
     client = platform.client
     wish = {"resources": {"cpu": "2", "mem": "64m"}, "cluster_mode": "multi-node", "cluster_size": 3}
@@ -103,7 +108,7 @@ fi
 """.strip()
 
 
-@pytest.mark.long
+@pytest.mark.ci
 def test_programs_that_meet_as_under_torchrun_find_each_other_on_two_machines(
     machines: tuple[Platform, PrivateEngine],
 ) -> None:
@@ -121,7 +126,7 @@ def test_programs_that_meet_as_under_torchrun_find_each_other_on_two_machines(
     platform.audit()
 
 
-@pytest.mark.long
+@pytest.mark.ci
 def test_a_worker_on_another_machine_starts_again_in_its_seat(machines: tuple[Platform, PrivateEngine]) -> None:
     platform, engine = machines
     client = platform.client
@@ -135,4 +140,51 @@ def test_a_worker_on_another_machine_starts_again_in_its_seat(machines: tuple[Pl
     worker = ended["kernels"][1]
     assert worker["restarts"] >= 1 and worker["agent"] != ended["kernels"][0]["agent"]
     until(lambda: not connections(engine), 30, "the connection between the machines is gone")
+    platform.audit()
+
+
+# In place of Dask: the scheduler's dashboard notes who looked at it, and the program ends when somebody did.
+DASHBOARD = """
+mkdir -p www/cgi-bin
+printf '#!/bin/sh\\ntouch ../go\\necho; echo Dashboard\\n' >www/cgi-bin/status
+chmod +x www/cgi-bin/status
+httpd -p 8787 -h www
+exec nc -ll -p 8786 -e cat
+""".strip()
+STEPS = {
+    "exec dask scheduler": DASHBOARD,
+    "exec dask worker": "echo joins | nc main1 8786; exec sleep 300",
+    "python program.py": "until wget -q -O - http://main1:8787/go; do sleep 0.2; done",
+}
+
+
+def template_of_the_guide(image: str, resources: dict[str, str]) -> dict[str, Any]:
+    """Return the guide's example of a cluster with roles, whose programs are those of the tiny image."""
+    (text,) = re.findall(r"^```yaml\n(image: python-with-dask\n.*?)^```", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
+    document: dict[str, Any] = yaml.safe_load(text) | {"image": image, "resources": resources}
+    for part in (document, *document["roles"].values()):
+        if said := part.get("startup_command"):
+            part["startup_command"] = next(step for begin, step in STEPS.items() if said.startswith(begin))
+    return document
+
+
+@pytest.mark.ci
+def test_the_cluster_of_the_guide_starts_in_its_order_and_is_done_with_its_driver(
+    machines: tuple[Platform, PrivateEngine],
+) -> None:
+    platform, _ = machines
+    client = platform.client
+    small = {"cpu": "0.2", "mem": "32m"}
+    document = template_of_the_guide("tiny", small)
+    client.post("templates/", {"name": "cluster", "scope": "private", "document": document})
+    session = client.launch(template="private/cluster", resources=small)
+    session = client.wait_for(session["id"], "RUNNING", "TERMINATED", "ERROR", "CANCELLED", seconds=90)
+    assert session["status"] == "RUNNING", client.log(session["id"])
+    workers = [f"worker{number}" for number in range(1, 5)]
+    assert sorted(one["hostname"] for one in session["kernels"]) == ["driver1", "main1", *workers]
+    visitor = Visitor(platform, session, "port-8787")
+    assert visitor.enter().status_code == 303
+    assert "Dashboard" in visitor.ask("GET", "/cgi-bin/status").text
+    ended = client.wait_for(session["id"], "TERMINATED", "ERROR", "CANCELLED", seconds=60)
+    assert ended["result"] == "SUCCESS", client.log(session["id"])
     platform.audit()
