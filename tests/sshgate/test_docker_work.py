@@ -21,7 +21,7 @@ from tests.factories import make_running_session
 from tests.sshgate.sockets import free_port, page_of, page_through_socks
 from tests.sshgate.stage import Stage, stage
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.docker, pytest.mark.long]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.docker, pytest.mark.ci]
 # Stands for an editor's server: a page on the loopback at a port of its own choice, which it writes into its log.
 _SERVER = """
 import http.server, sys

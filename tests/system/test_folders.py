@@ -14,7 +14,7 @@ from tests.system.images import ensure_tiny
 from tests.system.platform import Platform
 from tests.system.polling import until
 
-pytestmark = [pytest.mark.system, pytest.mark.docker, pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.system, pytest.mark.docker, pytest.mark.ci, pytest.mark.timeout(900)]
 ALICE, BOB = "alice@example.com", "bob@example.com"
 _PEOPLE = f"""
 from backendai.accounts.services import create_person, create_token, get_or_create_project
@@ -61,7 +61,7 @@ class Lab:
             return session.request(method, self.apps + path, headers=headers, timeout=30, **more)
 
 
-@pytest.fixture(scope="module", params=["process", "docker"])
+@pytest.fixture(scope="module", params=["docker", pytest.param("process", marks=pytest.mark.long)])
 def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     if request.param == "docker":
         ensure_tiny()
