@@ -23,7 +23,7 @@ from tests.agent.images import TINY_IMAGE
 from tests.agent.kubernetes_bed import bed, ensure_bed, kubectl, namespace
 from tests.agent.specs import make_spec
 
-pytestmark = [pytest.mark.kubernetes, pytest.mark.long, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(400)]
 
 
 @pytest.fixture
@@ -61,6 +61,7 @@ def end_of(backend: KubernetesBackend, spec: object, seconds: float) -> str:
     raise AssertionError(f"it has not ended after {seconds} s")
 
 
+@pytest.mark.long
 def test_a_quota_that_is_used_up_is_a_reason_and_nothing_is_left(
     backend: KubernetesBackend, place: tuple[str, Path], new_spec: NewSpec
 ) -> None:
@@ -74,6 +75,7 @@ def test_a_quota_that_is_used_up_is_a_reason_and_nothing_is_left(
     assert backend.fault() == "", "the next session may be smaller"
 
 
+@pytest.mark.long
 def test_what_the_scheduler_has_no_room_for_gives_its_slots_back(backend: KubernetesBackend, new_spec: NewSpec) -> None:
     node = json.loads(kubectl("get", "nodes", "-o", "json"))["items"][0]
     cpus = int(node["status"]["allocatable"]["cpu"])
@@ -85,6 +87,7 @@ def test_what_the_scheduler_has_no_room_for_gives_its_slots_back(backend: Kubern
     assert len(backend.kernels()) == 1
 
 
+@pytest.mark.long
 def test_a_pod_that_makes_room_for_a_more_urgent_one_says_so(
     backend: KubernetesBackend, place: tuple[str, Path], new_spec: NewSpec
 ) -> None:
@@ -122,6 +125,7 @@ def most_of(slots: dict[str, str]) -> dict[str, str]:
     return {"cpu": slots["cpu"], "memory": slots["mem"]}
 
 
+@pytest.mark.long
 def test_a_registry_that_says_nothing_costs_the_patience_of_a_pull_and_leaves_nothing(
     backend: KubernetesBackend, place: tuple[str, Path], new_spec: NewSpec
 ) -> None:
@@ -137,6 +141,7 @@ def test_a_registry_that_says_nothing_costs_the_patience_of_a_pull_and_leaves_no
     until(lambda: not json.loads(kubectl("-n", place[0], "get", "pods", "-o", "json"))["items"], patience=60)
 
 
+@pytest.mark.ci
 def test_a_home_that_is_too_large_is_evicted_with_the_words_of_the_node(
     backend: KubernetesBackend, new_spec: NewSpec
 ) -> None:
@@ -145,6 +150,7 @@ def test_a_home_that_is_too_large_is_evicted_with_the_words_of_the_node(
     assert end_of(backend, spec, 200) == "pod-evicted"
 
 
+@pytest.mark.long
 def test_a_namespace_that_is_deleted_takes_the_rights_along_and_nothing_is_concluded(
     backend: KubernetesBackend, place: tuple[str, Path], new_spec: NewSpec
 ) -> None:
@@ -163,6 +169,7 @@ def _fault_of(backend: KubernetesBackend) -> str:
     return backend.fault()
 
 
+@pytest.mark.long
 def test_a_node_that_is_silent_is_unknown_and_one_that_is_deleted_is_lost(
     backend: KubernetesBackend, new_spec: NewSpec
 ) -> None:
@@ -187,6 +194,7 @@ def test_a_node_that_is_silent_is_unknown_and_one_that_is_deleted_is_lost(
         kubectl("wait", "--for=condition=Ready", f"node/{node}", "--timeout=60s")
 
 
+@pytest.mark.long
 def test_a_network_that_enforces_nothing_is_found_out(place: tuple[str, Path], tmp_path: Path) -> None:
     pool = PoolSettings(reach="direct", probe_image=TINY_IMAGE)
     backend = KubernetesBackend(tmp_path, find_access(place[1]), pool, deployment="test", agent="n2")

@@ -13,12 +13,12 @@ from backendai.agent.backends.base import BackendError
 from backendai.agent.backends.kubernetes import KubernetesBackend
 from backendai.agent.backends.kubernetes_access import find_access
 from backendai.agent.kubernetes_settings import PoolSettings
-from tests.agent.guest_contract import Asker, ProgramContract, text_of
+from tests.agent.guest_contract import ECHO, Asker, ProgramContract, text_of
 from tests.agent.images import PYTHON_IMAGE
 from tests.agent.kubernetes_bed import bed, ensure_bed, namespace
 from tests.agent.specs import make_spec
 
-pytestmark = [pytest.mark.kubernetes, pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +57,19 @@ def shared(backend: KubernetesBackend) -> UUID:
     return spec.kernel_id
 
 
+@pytest.mark.ci
+def test_code_runs_and_its_servers_are_reached(backend: KubernetesBackend, shared: UUID) -> None:
+    asker = Asker(backend, shared)
+
+    async def walk() -> None:
+        assert text_of(await asker.run("print(6*7)")) == "42\n"
+        port = int(text_of(await asker.run(ECHO.format("127.0.0.1"))))
+        assert await asker.echo(b"x" * 2**20, port=port) == b"hello " + b"x" * 2**20
+
+    asyncio.run(walk())
+
+
+@pytest.mark.long
 class TestPods(ProgramContract):
     @pytest.fixture
     def kernel(self, backend: KubernetesBackend, shared: UUID) -> Iterator[UUID]:

@@ -380,7 +380,7 @@ def test_the_terminals_of_a_killed_agent_are_hung_up(
     until(lambda: int(run(backend, kernel_id, count)) == before)
 
 
-@pytest.mark.long
+@pytest.mark.ci
 @pytest.mark.asyncio
 async def test_an_app_is_started_and_reached(backend: QemuBackend, new_spec: NewSpec) -> None:
     spec = new_spec(image=SERVICE_IMAGE, environ={"BACKENDAI_SERVICE_PORTS": SERVICE_LABEL})
@@ -437,7 +437,7 @@ def test_what_cannot_be_is_refused_with_its_reason_and_leaves_nothing(
     assert list(backend._kernel_places.folders()) == []
 
 
-@pytest.mark.long
+@pytest.mark.ci
 def test_kernels_of_a_session_log_in_to_each_other_and_a_restarted_one_is_reached_again(
     backend: QemuBackend, new_spec: NewSpec
 ) -> None:
@@ -503,7 +503,7 @@ def test_folders_are_shared_kept_from_writing_and_taken_away(
     assert [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if str(data) in line] == []
 
 
-@pytest.mark.long
+@pytest.mark.ci
 def test_code_runs_with_the_python_of_the_image_and_its_servers_are_reached(
     standing: Callable[[str], tuple[QemuBackend, NewSpec]],
 ) -> None:

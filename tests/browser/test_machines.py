@@ -26,7 +26,6 @@ pytestmark = [
     pytest.mark.docker,
     pytest.mark.system,
     pytest.mark.qemu,
-    pytest.mark.long,
     pytest.mark.timeout(900),
 ]
 STARTED_WITHIN = 120
@@ -36,12 +35,11 @@ AMOUNTS = {"CPU cores": "1", "Memory": "256m"}
 
 @pytest.fixture(scope="module")
 def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
-    """The platform with one agent whose sessions are virtual machines, and the image that people start from."""
+    """The platform with one agent whose sessions are virtual machines."""
     ensure_tiny()
     engine = APIClient()
     shell = ensure_tmux_image(engine)
     engine.close()
-    subprocess.run([ROOT / "bin" / "build-images", "--only", "python"], check=True)
     data = tmp_path_factory.mktemp("machines")
     settings = machine_settings(data / "cache")
     extra = {
@@ -58,10 +56,17 @@ def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
 
 
 @pytest.fixture(scope="module")
+def python(machines: Platform) -> None:
+    """The image that people start from is there."""
+    subprocess.run([ROOT / "bin" / "build-images", "--only", "python"], check=True)
+
+
+@pytest.fixture(scope="module")
 def owner(machines: Platform) -> Client:
     return Client(machines.url, machines.manage("create_token", ADMIN).stdout.split()[-1])
 
 
+@pytest.mark.ci
 def test_a_folder_goes_from_a_terminal_to_the_browser_and_a_batch_job(
     machines: Platform, chromium: Chromium, owner: Client
 ) -> None:
@@ -70,12 +75,15 @@ def test_a_folder_goes_from_a_terminal_to_the_browser_and_a_batch_job(
     visitor.leave()
 
 
+@pytest.mark.long
 def test_three_machines_of_a_session_reach_each_other(machines: Platform, chromium: Chromium, owner: Client) -> None:
     visitor = Visitor(chromium, machines.url).sign_in(ADMIN)
     walk_cluster(visitor, owner, amounts=AMOUNTS, within=STARTED_WITHIN)
     visitor.leave()
 
 
+@pytest.mark.long
+@pytest.mark.usefixtures("python")
 def test_a_cell_of_a_notebook_runs_in_jupyterlab(machines: Platform, chromium: Chromium, owner: Client) -> None:
     visitor = Visitor(chromium, machines.url).sign_in(ADMIN)
     walk_notebook(visitor, owner, resources={"cpu": "2", "mem": "1536m"}, within=LAB_WITHIN)

@@ -23,7 +23,6 @@ pytestmark = [
     pytest.mark.docker,
     pytest.mark.system,
     pytest.mark.kubernetes,
-    pytest.mark.long,
     pytest.mark.timeout(600),
 ]
 PYTHON = "local/backendai-python:latest"
@@ -35,8 +34,6 @@ AMOUNTS = {"CPU cores": "0.1", "Memory": "64m"}
 def config(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The rights of one agent in a namespace of its own."""
     ensure_bed()
-    subprocess.run([ROOT / "bin" / "build-images", "--only", "python"], check=True)
-    bed("load", PYTHON)
     with namespace() as (_, said):
         path = tmp_path_factory.mktemp("kubernetes") / "config"
         path.write_text(yaml.safe_dump(said))
@@ -60,10 +57,18 @@ def pool(tmp_path_factory: pytest.TempPathFactory, config: Path) -> Iterator[Pla
 
 
 @pytest.fixture(scope="module")
+def python(config: Path) -> None:
+    """The image that people start from is in the cluster."""
+    subprocess.run([ROOT / "bin" / "build-images", "--only", "python"], check=True)
+    bed("load", PYTHON)
+
+
+@pytest.fixture(scope="module")
 def owner(pool: Platform) -> Client:
     return Client(pool.url, pool.manage("create_token", ADMIN).stdout.split()[-1])
 
 
+@pytest.mark.ci
 def test_a_folder_goes_from_a_terminal_to_the_browser_and_a_batch_job(
     pool: Platform, chromium: Chromium, owner: Client
 ) -> None:
@@ -72,12 +77,15 @@ def test_a_folder_goes_from_a_terminal_to_the_browser_and_a_batch_job(
     visitor.leave()
 
 
+@pytest.mark.long
 def test_three_pods_of_a_session_reach_each_other(pool: Platform, chromium: Chromium, owner: Client) -> None:
     visitor = Visitor(chromium, pool.url).sign_in(ADMIN)
     walk_cluster(visitor, owner, amounts=AMOUNTS, within=STARTED_WITHIN, has_files=False)
     visitor.leave()
 
 
+@pytest.mark.long
+@pytest.mark.usefixtures("python")
 def test_a_cell_of_a_notebook_runs_in_jupyterlab(pool: Platform, chromium: Chromium, owner: Client) -> None:
     visitor = Visitor(chromium, pool.url).sign_in(ADMIN)
     walk_notebook(visitor, owner, resources={"cpu": "1", "mem": "1g"}, within=LAB_WITHIN)
