@@ -1,3 +1,4 @@
+// @ts-check
 // The amounts on the launch form: number and slider say the same, notes tell what is wrong or waits, a preset shows its
 // numbers in the chosen group, touching a number means custom, and a change with which the session would start now is
 // filled in. Every sentence and every bound comes from the page.
@@ -5,8 +6,11 @@ const UNITS = { "": 1, k: 2 ** 10, m: 2 ** 20, g: 2 ** 30, t: 2 ** 40, p: 2 ** 5
 const SIZE = /^([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([kmgtp]?)(?:i?b)?$/i;
 const NUMBER = /^([0-9]+(?:\.[0-9]*)?|\.[0-9]+)$/;
 
+/** @type {[string, number][]} */
+const NAMED_UNITS = [["TiB", 2 ** 40], ["GiB", 2 ** 30], ["MiB", 2 ** 20]];
+
 function sizeText(bytes) {
-  const [name, unit] = [["TiB", 2 ** 40], ["GiB", 2 ** 30], ["MiB", 2 ** 20]].find(([, each]) => bytes >= each) ?? ["MiB", 2 ** 20];
+  const [name, unit] = NAMED_UNITS.find(([, each]) => bytes >= each) ?? NAMED_UNITS[2];
   return `${+(bytes / unit).toFixed(2)} ${name}`;
 }
 
@@ -74,6 +78,7 @@ class Amount {
     this.write(Math.max(Math.min(Number(this.range.value) * this.slide, most), least));
   }
   // What is wrong: unreadable, below, above or between two steps; or only that it will wait.
+  /** @returns {string} */
   get objection() {
     const { value } = this;
     if (!this.isOffered) return "";
@@ -234,7 +239,7 @@ document.addEventListener("DOMContentLoaded", () => {
     const several = Number(find("cluster_size").value) > 1;
     if (find("agents")) find("agents").disabled = several;
     count.disabled = several;
-    if (!several && !count.value) count.value = 1;
+    if (!several && !count.value) count.value = "1";
     countReason.hidden = !several;
     commandIn.hidden = !several && !roles.open;
     const described = new Set((count.getAttribute("aria-describedby") ?? "").split(" ").filter(Boolean));
@@ -318,6 +323,7 @@ document.addEventListener("DOMContentLoaded", () => {
 
   // Another group keeps the amounts, also where the preset means others there.
   const fill = (changes) => {
+    /** @type {[Amount, number | null][]} */
     const before = all.map((each) => [each, each.value]);
     const { resource_group: group } = changes;
     const place = find("resource_group");

@@ -1,3 +1,4 @@
+// @ts-check
 // When a batch session starts and how long it may take: both are checked first, and said in words.
 document.addEventListener("DOMContentLoaded", () => {
   const times = document.getElementById("batch-times");
@@ -22,14 +23,15 @@ document.addEventListener("DOMContentLoaded", () => {
     show();
     return { place, tick, field, echo: place.querySelector("[data-echo]") };
   };
-  const local = (time) => new Date(time - new Date(time).getTimezoneOffset() * 60000).toISOString().slice(0, 16);
+  const local = (/** @type {number} */ time) => new Date(time - new Date(time).getTimezoneOffset() * 60000).toISOString().slice(0, 16);
 
   const start = wish("starts_at", () => local(Math.ceil(Date.now() / 60000) * 60000 + 120000));
   const words = new Intl.RelativeTimeFormat(language, { numeric: "always" });
+  /** @type {[Intl.RelativeTimeFormatUnit, number][]} */
   const steps = [["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]];
   const look = () => {
     const { field, echo } = start;
-    const seconds = Math.round((new Date(field.value) - Date.now()) / 1000);
+    const seconds = Math.round((new Date(field.value).getTime() - Date.now()) / 1000);
     const isPast = seconds <= 0;
     const [unit, size] = steps.find((step) => seconds >= step[1] * 2) ?? steps.at(-1);
     const text = !field.value ? "" : isPast ? times.dataset.past : words.format(Math.floor(seconds / size), unit);
@@ -47,14 +49,14 @@ document.addEventListener("DOMContentLoaded", () => {
   const timeout = wish("batch_timeout", () => "1h");
   const read = () => {
     const found = [...timeout.field.value.matchAll(/(\d+)\s*([smhdw])/g)];
-    const seconds = found.reduce((sum, [, amount, each]) => sum + amount * units[each], 0);
+    const seconds = found.reduce((sum, [, amount, each]) => sum + Number(amount) * units[each], 0);
     const fits = Object.entries(units).filter(([, size]) => seconds % size === 0).at(-1);
-    number.value = found.length ? seconds / fits[1] : "";
+    number.value = found.length ? String(seconds / fits[1]) : "";
     if (found.length) unit.value = seconds ? fits[0] : found[0][2];
     echo();
   };
   const echo = () => {
-    let left = number.value * units[unit.value];
+    let left = Number(number.value) * units[unit.value];
     const said = Object.entries(units).reverse().slice(1).map(([each, size]) => {
       const amount = Math.floor(left / size);
       left -= amount * size;

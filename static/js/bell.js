@@ -1,3 +1,4 @@
+// @ts-check
 // Renews the mark on the bell, and the list behind it while it is in sight, when background jobs change or there is
 // news of one's sessions.
 (() => {

@@ -1,3 +1,4 @@
+// @ts-check
 // News of one's sessions, at the lower edge: badges that unfold to cards. Fetched anew when a session changes; closed by
 // themselves once all is well and over. A card unfolds by itself only while it is new and nothing lies under it.
 (() => {

@@ -1,3 +1,4 @@
+// @ts-check
 // Choosing several rows of a list; a bar says how many they are and what can be done with them.
 (() => {
   // What is chosen stays chosen while rows and the list are renewed; what has ended or left the list is not.

@@ -1,3 +1,4 @@
+// @ts-check
 // The order of the columns: their arrows and Alt with the arrow keys move them before they are saved, and so does dragging.
 // Without scripts an arrow saves at once.
 (() => {
@@ -7,7 +8,7 @@
   const say = (line) => {
     const lines = [...list.children];
     const words = { name: line.querySelector("[data-name]").textContent, place: lines.indexOf(line) + 1, number: lines.length };
-    announce.textContent = list.dataset.moved.replace(/{(\w+)}/g, (all, key) => words[key]);
+    announce.textContent = list.dataset.moved.replace(/{(\w+)}/g, (_, key) => words[key]);
   };
   const move = (line, isEarlier, focused) => {
     if (isEarlier) line.previousElementSibling?.before(line);
@@ -30,7 +31,7 @@
 
   let dragged = null;
   let behind = null; // the line before which it stood
-  for (const line of list.children) line.draggable = true;
+  for (const line of list.querySelectorAll(":scope > li")) line.draggable = true;
   list.addEventListener("dragstart", (event) => {
     dragged = event.target.closest("li");
     dragged.classList.add("is-dragged");

@@ -1,3 +1,4 @@
+// @ts-check
 // The cells of a console: the code of runs, their states and output, in the order of the runs.
 window.portal = window.portal || {};
 portal.consoleCells = (box, { onEdit, onAnswer, onWhole }) => {
@@ -13,9 +14,11 @@ portal.consoleCells = (box, { onEdit, onAnswer, onWhole }) => {
     if (known) return known;
     const element = part("cell").content.firstElementChild.cloneNode(true);
     const find = (selector) => element.querySelector(selector);
-    const cell = { id: run.run_id, element, code: "", length: 0, state: "", context: run.context, number: Infinity, offset: 0, end: 0 };
-    Object.assign(cell, { ask: find(".console-ask"), stateBox: find(".console-cell-state"), source: find(".console-source"), cut: find(".console-cut") });
-    cell.output = new portal.ConsoleOutput(find(".console-output"), words, displays);
+    const cell = {
+      id: run.run_id, element, code: "", length: 0, state: "", context: run.context, number: Infinity, offset: 0, end: 0,
+      ask: find(".console-ask"), stateBox: find(".console-cell-state"), source: find(".console-source"), cut: find(".console-cut"),
+      output: new portal.ConsoleOutput(find(".console-output"), words, displays),
+    };
     find("[data-again]").addEventListener("click", () => onEdit(cell));
     cell.cut.querySelector("button").addEventListener("click", () => onWhole(cell));
     cell.ask.addEventListener("submit", (event) => {

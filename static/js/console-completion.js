@@ -1,3 +1,4 @@
+// @ts-check
 // Completion in the console's editor: a list below the code, moved through with the arrow keys.
 window.portal = window.portal || {};
 // `ask` brings completions of the code at a cursor; `say` tells a sentence.
@@ -28,6 +29,7 @@ portal.consoleCompletion = (codeBox, matchesBox, words, ask, say) => {
   const complete = async () => {
     const [code, cursor] = [codeBox.value, codeBox.selectionStart];
     const characters = Array.from(code.slice(0, cursor)).length; // the interpreter counts characters, not halves of them
+    /** @type {Answer} */
     const found = await ask(code, characters).catch(() => ({ matches: [] }));
     if (codeBox.value !== code) return;
     if (!found.matches?.length) return say(found.status === "busy" ? words.busy : words.noMatches);

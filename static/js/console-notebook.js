@@ -1,3 +1,4 @@
+// @ts-check
 // The cells of a console as a notebook of Jupyter. What was not kept is named where it is missing.
 window.portal = window.portal || {};
 portal.notebookOf = (cells, language, words) => {

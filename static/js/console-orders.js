@@ -1,3 +1,4 @@
+// @ts-check
 // The console's way to its session. Orders have numbers, by which their answers come back. Code that the session has not
 // taken yet is kept in the tab, outlives a reload, and is sent again after each break: run ids are chosen here, so that the
 // same run is never run twice.
@@ -28,7 +29,7 @@ window.portal = window.portal || {};
     let isReady = false;
     let sending = "";
 
-    const send = (type, more = {}, then = () => {}) => {
+    const send = (type, more = {}, /** @type {(answer: Answer) => void} */ then = () => {}) => {
       number += 1;
       answers.set(number, then);
       if (socket.send(JSON.stringify({ type, id: number, ...more })) !== false) return true;
@@ -78,8 +79,8 @@ window.portal = window.portal || {};
       onOpen: reset,
       onBytes: () => {},
       onMessage: hear,
-      onAway: (wait, now) => (reset(), onAway(now)),
-      onEnd: (...why) => (reset(), onEnd(...why)),
+      onAway: (_, now) => (reset(), onAway(now)),
+      onEnd: (code, reason, isSignedOut) => (reset(), onEnd(code, reason, isSignedOut)),
     });
     return {
       state, save, send, ask,

@@ -1,3 +1,4 @@
+// @ts-check
 // The output of a run as elements: text with colours, images, pages of their own that can do nothing, errors, gaps.
 window.portal = window.portal || {};
 (() => {
@@ -34,7 +35,8 @@ window.portal = window.portal || {};
   // Text of one kind, to which more is added again and again: only what is new is looked at and laid out.
   class Text {
     constructor(type, words) {
-      [this.type, this.words] = [type, words];
+      this.type = type;
+      this.words = words;
       this.pieces = [];
       this.added = []; // of them, what is not in the page yet
       this.box = element("pre", `console-${type}`);
@@ -43,6 +45,8 @@ window.portal = window.portal || {};
       this.blocks = []; // what is shown: { element, length, lines }
       this.shown = 0;
       this.hidden = 0;
+      this.planned = 0;
+      this.note = null; // tells how much is hidden
     }
     get text() {
       return this.pieces.join("").split("\n").map(drawn).join("\n");
@@ -171,7 +175,10 @@ window.portal = window.portal || {};
   // Writes items into a box, and keeps them for the notebook. `displays` holds what a program may draw anew, by its name.
   class Output {
     constructor(box, words, displays) {
-      [this.box, this.words, this.displays, this.items] = [box, words, displays, []];
+      this.box = box;
+      this.words = words;
+      this.displays = displays;
+      this.items = [];
       this.clearLater = false;
     }
     add(item) {

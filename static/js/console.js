@@ -1,3 +1,4 @@
+// @ts-check
 // The console of a session: cells of code, whose runs are kept by the session. The page is a view of them: it may be
 // closed and opened again, and reads on where it was. Texts come from the page.
 (() => {
@@ -112,7 +113,7 @@
   };
   const readOn = async (cell) => {
     while (!view.isLive(cell)) {
-      const told = await orders.ask("read", { run_id: cell.id, after: cell.offset });
+      const told = /** @type {Run} */ (await orders.ask("read", { run_id: cell.id, after: cell.offset }));
       view.show(told, { follow: false });
       if (told.offset >= told.end) return;
     }

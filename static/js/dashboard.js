@@ -1,3 +1,4 @@
+// @ts-check
 // The dashboard is fetched anew when sessions change, every two seconds at most; a choice in it is sent at once.
 (() => {
   const place = document.getElementById("dashboard");

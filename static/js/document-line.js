@@ -1,3 +1,4 @@
+// @ts-check
 // A document that was refused: the line that is wrong is selected and scrolled to.
 document.addEventListener("DOMContentLoaded", () => {
   const field = document.querySelector("textarea[data-line]");

@@ -1,3 +1,4 @@
+// @ts-check
 // Sends one chat to an endpoint, as any caller would, and shows the answer piece by piece.
 (() => {
   const box = document.querySelector("[data-call-box]");

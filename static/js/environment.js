@@ -1,3 +1,4 @@
+// @ts-check
 // The environment on the launch form: an environment and its version instead of one long list, a name that is typed
 // instead of both, and variables that come and go.
 document.addEventListener("DOMContentLoaded", () => {
@@ -90,7 +91,7 @@ class EnvironmentPick {
     let number = 0;
     for (const card of this.cards.children) {
       card.hidden = !words.every((word) => card.dataset.words.includes(word));
-      number += !card.hidden;
+      number += Number(!card.hidden);
     }
     this.count.textContent = words.length ? this.count.dataset.found.replace("{number}", number) : "";
   }

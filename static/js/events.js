@@ -1,3 +1,4 @@
+// @ts-check
 // One websocket per page tells "this changed, look again". It carries no state: whenever it opens the page looks
 // again at everything, and while the socket is away it looks every fifteen seconds.
 window.portal = window.portal || {};

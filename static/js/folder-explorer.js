@@ -1,3 +1,4 @@
+// @ts-check
 // The explorer of a folder: choosing entries, renaming, moving, copying, searching, and keeping what is shown fresh.
 (() => {
   const explorer = document.getElementById("explorer");
@@ -136,7 +137,7 @@
     error.textContent = "";
     const progress = ({ bytes, total_bytes: total }) => {
       bar.hidden = false;
-      if (total) bar.value = bytes / total;
+      if (total) bar.value = String(bytes / total);
       else bar.removeAttribute("value");
     };
     try {

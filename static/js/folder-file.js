@@ -1,3 +1,4 @@
+// @ts-check
 // One file of a folder: an image, a text that can be edited, a notebook or table, or the word that there is no preview.
 (() => {
   const place = document.getElementById("file");
@@ -48,7 +49,7 @@
     if (found) part("preview").replaceChildren(found);
     part("preview").hidden = !found;
     form.hidden = Boolean(found);
-    for (const one of views.children) one.setAttribute("aria-pressed", String(one.dataset.view === (found ? "preview" : "text")));
+    for (const one of views.querySelectorAll("[data-view]")) one.setAttribute("aria-pressed", String(one.dataset.view === (found ? "preview" : "text")));
     return Boolean(found);
   };
   views.addEventListener("click", ({ target }) => {

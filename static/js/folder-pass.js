@@ -1,3 +1,4 @@
+// @ts-check
 // The way to the files of a folder: they live on an origin of their own. A one-time code of the portal is exchanged for a
 // token, which this page alone keeps, in memory; links carry a code of their own, for a cookie.
 (() => {
@@ -30,7 +31,7 @@
   const token = () => (entering ??= enter().catch((error) => { entering = null; throw error; }));
 
   // Asks the file server, and once more with a new token when the old one has ended.
-  const ask = async (method, path, { headers = {}, body, signal } = {}, again = true) => {
+  const ask = async (method, path, /** @type {Asked} */ { headers = {}, body, signal } = {}, again = true) => {
     const text = await token();
     const answer = await fetch(origin + path, { method, body, signal, headers: { ...headers, Authorization: `Bearer ${text}` }, cache: "no-store" });
     if (answer.status !== 401 || !again) return answer;
@@ -39,7 +40,7 @@
   };
 
   // The same with what fetch does not have: how far a body has gone. Resolves with the request once it has an answer.
-  const send = async (method, path, { headers = {}, body, signal, progress } = {}, again = true) => {
+  const send = async (method, path, /** @type {Asked} */ { headers = {}, body, signal, progress } = {}, again = true) => {
     const text = await token();
     const request = await new Promise((resolve, reject) => {
       const xhr = new XMLHttpRequest();
@@ -48,8 +49,9 @@
       xhr.upload.onprogress = ({ loaded }) => progress?.(loaded);
       xhr.onload = () => resolve(xhr);
       xhr.onerror = () => reject(new TypeError("network"));
-      xhr.onabort = () => reject(new DOMException("cancelled", "AbortError"));
-      if (signal?.aborted) return xhr.onabort();
+      const cancel = () => reject(new DOMException("cancelled", "AbortError"));
+      xhr.onabort = cancel;
+      if (signal?.aborted) return cancel();
       signal?.addEventListener("abort", () => xhr.abort(), { once: true });
       xhr.send(body);
     });
@@ -68,6 +70,7 @@
   };
 
   // Follows work that takes long to its end. Rejects with what went wrong, or as aborted once it was stopped.
+  /** @type {FolderFiles["follow"]} */
   const follow = async (answer, { progress, signal } = {}) => {
     if (answer.status !== 202) return answer.json();
     let told = await answer.json();

@@ -1,3 +1,4 @@
+// @ts-check
 // Previews of notebooks and of tables in CSV or TSV, made of texts and images alone: nothing in a file becomes markup.
 (() => {
   const mostRows = 500;

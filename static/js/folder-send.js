@@ -1,3 +1,4 @@
+// @ts-check
 // Sends files into a folder: large ones by tus, so that they go on where they stopped, small ones many at once as a tar.
 (() => {
   const { ask, send, isPassing } = window.folderFiles;
@@ -134,6 +135,7 @@
   // Many small ones: resolves with the entries that are there and were kept, as {path, kind}, and with those refused, as
   // {path, code}. Equal files are neither: they are there, perhaps from a try whose answer was lost.
   const modes = { replace: "skip-equal", both: "keep-both" };
+  /** @type {FolderSend["sendSmall"]} */
   const sendSmall = async (entries, { answer, signal, progress, paused }) => {
     const body = window.tarOf(entries);
     const address = `/archive?overwrite=${modes[answer] ?? "never"}`;

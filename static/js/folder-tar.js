@@ -1,3 +1,4 @@
+// @ts-check
 // Writes a tar archive as one Blob: nothing is read before it is sent. Long and foreign names go into pax headers.
 (() => {
   const block = 512;

@@ -1,3 +1,4 @@
+// @ts-check
 // Picks and drops of files and whole directories, and the list of what is being uploaded.
 (() => {
   const explorer = document.getElementById("explorer");
@@ -20,7 +21,7 @@
     const sent = jobs.reduce((sum, job) => sum + (job.state === "done" ? job.bytes : Math.min(job.sent, job.bytes)), 0);
     const isOver = jobs.every((job) => ["done", "failed", "cancelled"].includes(job.state));
     panel.hidden = !jobs.length;
-    panel.querySelector("progress").value = total ? sent / total : isOver ? 1 : 0;
+    panel.querySelector("progress").value = String(total ? sent / total : isOver ? 1 : 0);
     panel.querySelector("[data-sum]").textContent = `${jobs.filter((job) => job.state === "done").length} / ${jobs.length}`;
     panel.querySelector("[data-cancel-all]").hidden = isOver;
     panel.querySelector("[data-hide]").hidden = !isOver;

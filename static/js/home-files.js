@@ -1,3 +1,4 @@
+// @ts-check
 // The way to the files of a running session, for the scripts of the explorer: the portal's own REST addresses. Bytes come
 // as attachments; what is shown of them is a text, or an image of a kind that cannot hold scripts.
 (() => {
@@ -8,7 +9,7 @@
   const kinds = { png: "image/png", jpg: "image/jpeg", jpeg: "image/jpeg", gif: "image/gif", webp: "image/webp", avif: "image/avif", bmp: "image/bmp" };
   const bytesAt = (path) => `${api}files/${path.split("/").map(encodeURIComponent).join("/")}`;
   const problem = (status, message) => new Response(JSON.stringify({ message }), { status });
-  const fetched = (address, { headers = {}, ...rest } = {}) =>
+  const fetched = (address, /** @type {Asked & { method?: string }} */ { headers = {}, ...rest } = {}) =>
     fetch(address, { ...rest, headers: { ...headers, "X-CSRFToken": csrf() }, cache: "no-store" });
 
   const image = async (path, options) => {

@@ -1,3 +1,4 @@
+// @ts-check
 // Sends files into the home folder of a session: one request for each, which writes it whole or not at all.
 (() => {
   const { bytesAt, csrf } = window.folderFiles;
@@ -16,8 +17,9 @@
     xhr.upload.onprogress = ({ loaded }) => progress?.(loaded);
     xhr.onload = () => resolve(xhr);
     xhr.onerror = () => reject(new TypeError("network"));
-    xhr.onabort = () => reject(new DOMException("cancelled", "AbortError"));
-    if (signal.aborted) return xhr.onabort();
+    const cancel = () => reject(new DOMException("cancelled", "AbortError"));
+    xhr.onabort = cancel;
+    if (signal.aborted) return cancel();
     signal.addEventListener("abort", () => xhr.abort(), { once: true });
     xhr.send(file);
   });
@@ -41,7 +43,7 @@
 
   // ``answer``: what becomes of a taken name: "replace", "both" for the first free number, or nothing yet.
   // After a lost answer the same file may be there already: it is sent again as such, and counts as this one.
-  const sendLarge = async (home, path, file, { answer, signal, progress }) => {
+  const sendLarge = async (_, path, file, { answer, signal, progress }) => {
     for (let tries = 0, number = 1, resent = false; ; ) {
       try {
         const goal = number > 1 ? numbered(path, number) : path;

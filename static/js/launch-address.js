@@ -1,3 +1,4 @@
+// @ts-check
 // The launch form in the address: what differs from the usual, under the names of the fields, without secrets.
 class LaunchAddress {
   static LONGEST = 3000; // servers cut off longer ones
@@ -122,8 +123,8 @@ class LaunchAddress {
   // A moment as the field for one shows it, by this browser's clock.
   static local(text) {
     const moment = new Date(text);
-    if (isNaN(moment)) return "";
-    return new Date(moment - moment.getTimezoneOffset() * 60000).toISOString().slice(0, 16);
+    if (Number.isNaN(moment.getTime())) return "";
+    return new Date(moment.getTime() - moment.getTimezoneOffset() * 60000).toISOString().slice(0, 16);
   }
 }
 LaunchAddress.tellTime(document.getElementById("launch"));

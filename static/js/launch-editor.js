@@ -1,3 +1,4 @@
+// @ts-check
 // Fields for code: they grow with what is in them, and Tab indents. Escape lets the next Tab leave the field.
 (() => {
   const INDENT = "    ";

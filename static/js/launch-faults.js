@@ -1,3 +1,4 @@
+// @ts-check
 // What is wrong with the launch form, at the fields that it is about: the line at the foot and the review bring the same
 // list. A field says nothing while somebody types in it, nor for being empty before somebody was there.
 class Faults {
@@ -111,6 +112,7 @@ class Faults {
     // The note of an amount says it already, in words of its own.
     if (!this.all && place.querySelector(".amount-note.tone-bad:not([hidden])")) return;
     const id = row ? `id_${name}_${row}${part}_error` : `id_${name}_error`;
+    /** @type {HTMLElement} */
     let said = document.getElementById(id);
     if (!said) {
       said = Object.assign(document.createElement("div"), { id, className: "invalid-feedback" });

@@ -1,3 +1,4 @@
+// @ts-check
 // Files that a batch session brings: chosen or dropped, read here, and kept as rows of the form.
 document.addEventListener("DOMContentLoaded", () => {
   const place = document.getElementById("files");

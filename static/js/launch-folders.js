@@ -1,3 +1,4 @@
+// @ts-check
 // The folders of a launch: what is said about one ticks it, a search hides the others, a new one is checked.
 document.addEventListener("DOMContentLoaded", () => {
   // The table is renewed when a folder is created, so nothing is bound to it.

@@ -1,3 +1,4 @@
+// @ts-check
 // What a template locks: texts are read-only, and of choices the chosen one alone can be sent. Looked at again when a
 // part of the form is renewed, which brings its inputs anew.
 document.addEventListener("DOMContentLoaded", () => {

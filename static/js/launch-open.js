@@ -1,3 +1,4 @@
+// @ts-check
 // Opening an app as soon as the session runs: the tab is opened by the click that launches, for browsers block any that
 // comes later, and waits for the session by itself.
 document.addEventListener("DOMContentLoaded", () => {

@@ -1,3 +1,4 @@
+// @ts-check
 // The launcher: one step of the form at a time, in any order, and what is wrong with it. Without this, all steps stand
 // beneath each other.
 document.addEventListener("DOMContentLoaded", () => {
@@ -10,7 +11,7 @@ document.addEventListener("DOMContentLoaded", () => {
   const isLast = () => number() === steps.length;
 
   const show = (wanted) => {
-    form.dataset.step = Math.min(Math.max(wanted, 1), steps.length);
+    form.dataset.step = String(Math.min(Math.max(wanted, 1), steps.length));
     launch.classList.toggle("btn-primary", isLast()); // before it is the quick way, not the usual one
     for (const link of document.querySelectorAll(".step-list a")) {
       link.href = address.of(link.dataset.go);
@@ -72,7 +73,7 @@ document.addEventListener("DOMContentLoaded", () => {
     const needed = document.getElementById("still-needed");
     if (needed) {
       needed.hidden = wrong.size > 0;
-      needed.previousElementSibling.hidden = !needed.hidden;
+      /** @type {Part} */ (needed.previousElementSibling).hidden = !needed.hidden;
     }
     for (const each of document.querySelectorAll(".step-mark")) {
       each.hidden = !wrong.has(each.id.replace("step-mark-", ""));

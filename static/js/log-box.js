@@ -1,3 +1,4 @@
+// @ts-check
 // The log of a session over the list: every link to one opens it here; its address keeps it over a reload, Back and Esc
 // close it.
 (() => {

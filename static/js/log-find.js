@@ -1,3 +1,4 @@
+// @ts-check
 // Finding words in the lines of a log, whatever is in sight; it goes on with lines that come later.
 window.portal = window.portal || {};
 (() => {

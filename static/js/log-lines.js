@@ -1,10 +1,11 @@
+// @ts-check
 // The lines of a log: bytes in, lines out. What a program sends stays text: colours become class names, other commands
 // to a terminal are left out, and characters that cannot be seen are shown by their names.
 window.portal = window.portal || {};
 (() => {
   const mostLines = 500000;
   const longestLine = 20000;
-  const escapes = /(?:\x1b\[|\x9b)([0-?]*)[ -\/]*([@-~])|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[PX^_][^\x1b]*(?:\x1b\\)?|\x1b[ -\/]*[0-~]?/g;
+  const escapes = /(?:\x1b\[|\x9b)([0-?]*)[ -/]*([@-~])|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[PX^_][^\x1b]*(?:\x1b\\)?|\x1b[ -/]*[0-~]?/g;
   const unseen = /[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]/g;
   const names = ["black", "red", "green", "yellow", "blue", "magenta", "cyan", "white"];
 

@@ -1,3 +1,4 @@
+// @ts-check
 // The output of a kernel: followed while it runs, kept after its end. Only the lines in sight are in the page, so that a
 // long log stays light; the download always has everything. Texts come from the box's data attributes.
 portal.beginLog = () => {
@@ -157,7 +158,7 @@ portal.beginLog = () => {
       onMessage: (text) => {
         if (JSON.parse(text).type === "truncated") notice(say("truncated"));
       },
-      onAway: (wait, now) => {
+      onAway: (_, now) => {
         state.textContent = say("reconnecting");
         notice(say("interrupted"), say("reconnect"), now);
       },

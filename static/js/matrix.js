@@ -1,3 +1,4 @@
+// @ts-check
 // The values of an array: a row for each name in place of the lines of text that are sent, and how many elements they make.
 document.addEventListener("DOMContentLoaded", () => {
   const place = document.getElementById("matrix");
@@ -6,6 +7,7 @@ document.addEventListener("DOMContentLoaded", () => {
   const find = (name) => place.querySelector(`[data-${name}]`);
   const [count, add, template] = [find("count"), find("add"), place.querySelector("template")];
   const rows = () => [...place.querySelectorAll(".variable[data-row]")];
+  /** @returns {[string, string] | null} */
   const parts = (line) => {
     const at = line.indexOf("=");
     return at < 0 ? null : [line.slice(0, at).trim(), line.slice(at + 1).trim()];

@@ -1,3 +1,4 @@
+// @ts-check
 // The page that waits for a session: it goes on into the app by itself, and closes when the launch was refused.
 (() => {
   const page = document.getElementById("opening-page");

@@ -1,3 +1,4 @@
+// @ts-check
 // The owner on the launch form: another address than the one that was looked up puts away what belongs to that one, and
 // anyone who turns the switch off gets a form of their own again.
 document.addEventListener("DOMContentLoaded", () => {

@@ -1,3 +1,4 @@
+// @ts-check
 // What every page has: keys, copy buttons, dialogs, menus, and details that stay open when their part is renewed.
 (() => {
   const typing = (element) => element.closest("input, textarea, select, [contenteditable], .xterm");

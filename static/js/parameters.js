@@ -1,3 +1,4 @@
+// @ts-check
 // Hides the fields of parameters that are not asked for: data-show-if has the answers of other fields that they need.
 (() => {
   const answer = (form, name) => form.elements.namedItem(name)?.value ?? "";

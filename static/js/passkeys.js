@@ -1,3 +1,4 @@
+// @ts-check
 // Forms that carry what a passkey says: data-passkey is "get" (prove) or "create" (a new one). The questions come with the
 // page, or are asked for when they are needed, because they are good once.
 (() => {

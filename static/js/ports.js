@@ -1,3 +1,4 @@
+// @ts-check
 // The ports to open as tags: a comma, a space or Enter adds one, several can be pasted, each can be edited and removed.
 // The field that the page brings stays what is sent.
 document.addEventListener("DOMContentLoaded", () => {
@@ -9,6 +10,7 @@ class PortTags {
   constructor(place, field) {
     this.words = place.dataset;
     this.field = field;
+    /** @type {HTMLElement} */
     this.list = Object.assign(document.createElement("ul"), { className: "tags" });
     this.entry = Object.assign(document.createElement("input"), { id: "ports-entry", className: "form-control tag-entry", autocomplete: "off", inputMode: "numeric", placeholder: field.placeholder });
     this.entry.setAttribute("form", "");

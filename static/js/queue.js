@@ -1,3 +1,4 @@
+// @ts-check
 // Keeps the queue fresh while nobody is about to change something in it.
 (() => {
   let timer = null;

@@ -1,3 +1,4 @@
+// @ts-check
 // The recent launches: a name that is opened for change is ready to be typed over, and the keyboard stays where it was
 // when the list is renewed.
 (() => {

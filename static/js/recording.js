@@ -1,3 +1,4 @@
+// @ts-check
 // Recordings of terminals (asciicast, version 2): made and replayed in the browser alone, so that nobody else has them.
 window.portal = window.portal || {};
 (() => {

@@ -1,3 +1,4 @@
+// @ts-check
 // Roles of kernels: rows that come and go. Without this, the page brings an empty one.
 document.addEventListener("DOMContentLoaded", () => {
   const place = document.getElementById("roles");

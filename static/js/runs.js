@@ -1,3 +1,4 @@
+// @ts-check
 // Keeps what the page of a run is scrolled to, and the link that has the keyboard, while its board is renewed.
 (() => {
   const board = document.getElementById("run-board");

@@ -1,3 +1,4 @@
+// @ts-check
 // A text screen (xterm.js) that fits its place and follows the page's colours; the terminal and the log are built on it.
 window.portal = window.portal || {};
 (() => {

@@ -1,3 +1,4 @@
+// @ts-check
 // Boxes over the panel of a session: history, info, name, apps, termination. Each is a page of its own, too: a link with
 // data-box opens it here. One dialog serves them all.
 window.portal = window.portal || {};

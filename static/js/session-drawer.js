@@ -1,3 +1,4 @@
+// @ts-check
 // The panel of a session over the list: a click on a name opens it, its address keeps it over a reload, Back and Esc
 // close it.
 (() => {

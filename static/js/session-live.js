@@ -1,3 +1,4 @@
+// @ts-check
 // The live parts of a session's panel, on its page and over the list: looked at again when the session changes.
 (() => {
   const panel = () => document.getElementById("session-page");

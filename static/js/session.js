@@ -1,3 +1,4 @@
+// @ts-check
 // The page of one session: its tabs.
 (() => {
   const page = document.getElementById("session-page");

@@ -1,3 +1,4 @@
+// @ts-check
 // Renews rows of the list when their sessions change; many changes at once renew the list whole.
 (() => {
   const ended = new Set(["TERMINATED", "CANCELLED", "ERROR"]);

@@ -1,3 +1,4 @@
+// @ts-check
 // Websockets that come back by themselves, and the line that says how they are.
 window.portal = window.portal || {};
 (() => {

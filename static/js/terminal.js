@@ -1,3 +1,4 @@
+// @ts-check
 // Hands the bytes of a terminal to xterm, and leaves out what nobody could ever see. A flood of plain text runs faster than
 // xterm reads; but of plain text that has scrolled through all of screen and scrollback nothing is left, whatever was
 // there before. So of the bytes that wait, only the last lines of such text are kept, as many as screen and scrollback
@@ -216,7 +217,7 @@ window.portal = window.portal || {};
         notice("");
         sendSize();
       },
-      onAway: (wait, now) => {
+      onAway: (_, now) => {
         state.textContent = words.reconnecting;
         notice(words.interrupted, words.reconnectNow, now);
       },
@@ -263,7 +264,7 @@ window.portal = window.portal || {};
     bindKeys(screen);
     connect();
     screen.terminal.focus();
-    if (new URLSearchParams(location.search).get("terminal") === "window") tools.full(box.querySelector('[data-tool="full"]'), true);
+    if (new URLSearchParams(location.search).get("terminal") === "window") tools.full(box.querySelector('[data-tool="full"]'));
   };
 
   // Called when the tab is shown and whenever the status of the session changes.

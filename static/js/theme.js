@@ -1,3 +1,4 @@
+// @ts-check
 // Sets the colours before the first paint; the rest of the page waits for nothing else.
 (() => {
   const root = document.documentElement;

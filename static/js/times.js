@@ -1,3 +1,4 @@
+// @ts-check
 // Keeps <time data-ago> and <time data-elapsed> fresh: relative words in the text, the exact local time on hover.
 // The words are the page's (#time-words); dates are written as the page's language and the browser's region do.
 (() => {
