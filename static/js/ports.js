@@ -67,9 +67,9 @@ class PortTags {
     this.draw();
   }
   edit(index) {
+    this.take(); // what was being typed comes last, so the number stays
     const ports = this.ports();
     const [port] = ports.splice(index, 1);
-    this.take();
     this.put(ports);
     this.entry.value = port;
     this.entry.focus();
