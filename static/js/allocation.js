@@ -332,9 +332,10 @@ document.addEventListener("DOMContentLoaded", () => {
       chooseGroup();
     }
     for (const [each, value] of before) {
+      const differs = value !== each.value || each.input.name in changes;
       if (each.input.name in changes) each.take(changes[each.input.name] + (changes[each.unit?.name] ?? ""));
-      else if (value !== null && value !== each.value) value ? each.write(value) : (each.input.value = "");
-      if (value !== each.value || each.input.name in changes) typed();
+      else if (value !== null && differs) value ? each.write(value) : (each.input.value = "");
+      if (differs) typed(); // else the preset would be filled in again by the change of the group
     }
     const first = group ? place : all.find((each) => each.input.name in changes).input;
     form.dispatchEvent(new CustomEvent("launch:show", { detail: first }));

@@ -132,7 +132,7 @@ const open = (html, scripts, { address = "/", before = () => {}, isReady = true 
   console.on("jsdomError", (error) => {
     if (!/Not implemented/.test(error.message)) throw error.cause ?? error;
   });
-  const options = { url: `http://portal.test${address}`, runScripts: "outside-only", virtualConsole: console };
+  const options = { url: `http://portal.test${address}`, runScripts: "outside-only", pretendToBeVisual: true, virtualConsole: console };
   const dom = new JSDOM(`<!doctype html><html lang="en"><body>${html}</body></html>`, options);
   const { window } = dom;
   const { document } = window;
