@@ -21,11 +21,12 @@
     return bytes;
   };
   const padding = (size) => new Uint8Array((block - (size % block)) % block);
+  // A record begins with its own length, the digits of which count.
   const record = (text) => {
-    let size = encoder.encode(text).length + 1;
-    let whole = `${size + String(size).length} ${text}\n`;
-    while (encoder.encode(whole).length !== parseInt(whole, 10)) whole = `${++size + String(size).length} ${text}\n`;
-    return encoder.encode(whole);
+    const rest = encoder.encode(` ${text}\n`).length;
+    let size = rest + 1;
+    while (size !== rest + String(size).length) size = rest + String(size).length;
+    return encoder.encode(`${size} ${text}\n`);
   };
 
   // Entries are {path, file} for files and {path} for directories.
