@@ -107,6 +107,8 @@ describe("a size", () => {
     page.choose("#mem", "4g");
     assert.equal(page.find("[data-automatic]").textContent, "1 GiB");
     assert.deepEqual(split(), ["3 GiB", "1 GiB"]);
+    page.choose("#mem", "100m");
+    assert.deepEqual(split(), ["50 MiB", "50 MiB"], "half of it at most");
     page.choose("#mem", "512m");
     page.find("#shm-automatic").checked = false;
     page.tell("#shm-automatic", "input");

@@ -254,6 +254,10 @@ describe("times of a batch session", () => {
     tick(page, "#starts", false);
     assert.deepEqual([page.find("#id_starts_at").value, echo(page, "starts_at")], ["", ""]);
   });
+  test("days are counted in every language, where some have words for the next ones", () => {
+    const page = open(html("2030-03-03T12:00"), ["batch"], { language: "de" });
+    assert.equal(echo(page, "starts_at"), "in 2 Tagen");
+  });
   test("a timeout has a number and a unit, and is said in words", () => {
     const page = open(html(), ["batch"]);
     tick(page, "#ends", true);

@@ -127,13 +127,13 @@ const complete = (window, page) => {
 
 // Opens a page with this body and these scripts. `before(page)` prepares what they find: an answer to `fetch`, or what is
 // remembered. What they ask for and tell is in `fetched`, `triggered` and `told`.
-const open = (html, scripts, { address = "/", before = () => {}, isReady = true } = {}) => {
+const open = (html, scripts, { address = "/", before = () => {}, isReady = true, language = "en" } = {}) => {
   const console = new VirtualConsole();
   console.on("jsdomError", (error) => {
     if (!/Not implemented/.test(error.message)) throw error.cause ?? error;
   });
   const options = { url: `http://portal.test${address}`, runScripts: "outside-only", pretendToBeVisual: true, virtualConsole: console };
-  const dom = new JSDOM(`<!doctype html><html lang="en"><body>${html}</body></html>`, options);
+  const dom = new JSDOM(`<!doctype html><html lang="${language}"><body>${html}</body></html>`, options);
   const { window } = dom;
   const { document } = window;
   const find = (selector) => {
