@@ -146,9 +146,6 @@ def test_pictures_show_and_code_completes(visitor: Visitor) -> None:
     code.fill("thermometer.bit_")
     code.press("Control+Space")
     expect(page.locator("#console-matches li")).to_have_text([re.compile("bit_count"), re.compile("bit_length")])
-    code.press("ArrowDown")
-    code.press("Enter")
-    expect(code).to_have_value(re.compile(r"^thermometer\.bit_length"))
 
 
 def test_scripts_of_printed_pages_run_after_a_click_and_reach_nothing(visitor: Visitor, platform: Platform) -> None:
@@ -298,9 +295,6 @@ def test_long_code_runs_and_code_that_is_refused_comes_back(visitor: Visitor) ->
     cell = page.locator(".console-cell", has=page.locator(".console-source", has_text=re.compile("^refused$")))
     expect(cell.locator(".console-cell-state")).to_contain_text("Not run: A name has 1 to 64 letters")
     expect(code).to_have_value("refused")
-    page.reload()
-    expect(cell.locator(".console-cell-state")).to_contain_text("Not run: A name has 1 to 64 letters")
-    page.locator("#console-context").select_option("a/b")
     cell.get_by_role("button", name="Edit and run again").click()
     expect(cell).to_have_count(0)
     code.fill("")
@@ -322,15 +316,6 @@ def test_a_hundred_thousand_flushed_lines_leave_the_page_usable(visitor: Visitor
     notebook = json.loads(download.value.path().read_text())
     [outputs] = [one["outputs"] for one in notebook["cells"] if "range(100_000)" in "".join(one["source"])]
     assert "".join(outputs[0]["text"]) == "".join(f"line {n} xxxxxxxx\n" for n in range(100_000))
-
-
-def test_progress_bars_colours_and_long_lines_are_drawn_as_they_end(visitor: Visitor) -> None:
-    code = "import sys, time\nfor n in range(5): sys.stdout.write(f'\\r{n} %'); sys.stdout.flush(); time.sleep(0.05)\n"
-    drawn = run(visitor, code + "print('\\r\\nnext \\x1b[31mred\\x1b[0m')").locator(".console-stdout")
-    expect(drawn).to_have_text("4 %\nnext red\n")
-    expect(drawn.locator(".ink-red")).to_have_text("red")
-    long = run(visitor, "for n in range(60): print('y' * 1000, end='', flush=True)\nprint()").locator(".console-stdout")
-    expect(long).to_have_text("y" * 60_000 + "\n")
 
 
 def test_long_code_and_what_was_left_out_are_named_on_the_page_and_in_the_notebook(

@@ -92,6 +92,7 @@ def test_three_clicks_lead_from_the_list_into_the_app(visit: Visit) -> None:
     page.get_by_role("link", name="New session").first.click()
     tick = page.get_by_role("checkbox", name="Open JupyterLab when ready")
     expect(tick).to_be_checked()
+    assert visitor.faults_in_every_light() == []
     expect(page.locator("#launch-outlook")).to_contain_text("Starts now")
     page.get_by_role("button", name="Launch", exact=True).click()
     with page.context.expect_page() as opened:
@@ -99,28 +100,6 @@ def test_three_clicks_lead_from_the_list_into_the_app(visit: Visit) -> None:
     expect_notes(opened.value)
     expect(page).to_have_url(re.compile(r"/\?launched="))
     opened.value.close()
-
-
-@pytest.mark.usefixtures("lab")
-def test_the_tick_is_remembered_and_stands_where_there_is_such_an_app(visit: Visit) -> None:
-    visitor = visit(ALICE)
-    page = visitor.page
-    visitor.go("/sessions/new/")
-    tick = page.get_by_role("checkbox", name="Open JupyterLab when ready")
-    expect(tick).to_be_checked()
-    assert visitor.faults_in_every_light() == []
-    tick.uncheck()
-    visitor.reload()
-    expect(tick).to_be_visible()
-    expect(tick).not_to_be_checked()
-    tick.check()
-    page.get_by_role("radio", name=re.compile("^Batch")).check()
-    expect(tick).to_be_hidden()
-    page.get_by_role("radio", name=re.compile("^Interactive")).check()
-    expect(tick).to_be_visible()
-    visitor.go("/sessions/new/?image=shell")
-    expect(page.locator("#launch-outlook")).not_to_be_empty()
-    expect(tick).to_be_hidden()
 
 
 @pytest.mark.usefixtures("launched", "lab")

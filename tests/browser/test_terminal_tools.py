@@ -200,8 +200,7 @@ def test_a_terminal_is_recorded_and_replayed_in_the_browser_alone(terminal: Page
     expect(dialog.locator(".xterm-rows")).to_contain_text("recorded é")
     page.add_script_tag(content=_AXE)
     assert page.evaluate(_FAULTS) == []
-    for number, text in enumerate(('{"version": 1}', "no JSON", '{"version": 2, "width": 1e9, "height": 4}')):
-        (tmp_path / f"{number}.cast").write_text(text)
-        dialog.get_by_label("File").set_input_files(tmp_path / f"{number}.cast")
-        expect(dialog.get_by_role("alert")).to_contain_text("no recording of a terminal")
+    (tmp_path / "other.cast").write_text("no JSON")
+    dialog.get_by_label("File").set_input_files(tmp_path / "other.cast")
+    expect(dialog.get_by_role("alert")).to_contain_text("no recording of a terminal")
     assert [url for url in asked if not url.startswith(("blob:", "data:"))] == []
