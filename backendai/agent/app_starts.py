@@ -17,6 +17,8 @@ from uuid import UUID
 from backendai.agent.backends.base import BackendError, KernelGone
 from backendai.agent.ports import Ports
 from backendai.agent.service_host import ARGUMENTS, ServiceHost, ServiceSource
+from backendai.agent.slow_machine import with_cause
+from backendai.core.messages import Message
 from backendai.core.service_ports import service_ports_of
 
 _WAIT_SECONDS = 1.5
@@ -139,9 +141,14 @@ class AppStarts:
             waited = self._now() - launch.at
             if code is not None:
                 return await self._failed(kernel_id, service, f"{service} ended with exit code {code}.")
-            if waited > (longest := self._host.start_seconds):
-                message = f"{service} did not answer on port {port} within {longest:.0f} s."
-                return await self._failed(kernel_id, service, message)
+            if waited > (longest := self._host.longest_start()):
+                text = Message(
+                    "{service} did not answer on port {port} within {seconds} s.",
+                    service=service,
+                    port=port,
+                    seconds=f"{longest:.0f}",
+                )
+                return await self._failed(kernel_id, service, with_cause(text))
             if self._now() >= until:
                 log = ""
                 if waited > _SLOW_SECONDS:

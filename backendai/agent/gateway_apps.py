@@ -22,6 +22,7 @@ from backendai.agent.guest_links import GuestLinks
 from backendai.agent.ports import Ports
 from backendai.agent.roster import Roster
 from backendai.core.service_ports import REPLICA_SERVICE
+from backendai.wire.fields import told_of
 from backendai.wire.splice import Side, splice, take_over
 from backendai.wire.tickets import Ticket, TicketRefused
 
@@ -74,7 +75,7 @@ class AppRoutes:
             state = await self._starts.look(ticket.kernel_id, ticket.service, ticket.port, again=again, arguments=words)
         except (TicketRefused, BackendError) as error:
             return _refusal(error)
-        return web.json_response(asdict(state))
+        return web.json_response({**asdict(state), **told_of(state.message)})
 
     async def _tunnel(self, request: web.Request) -> web.StreamResponse:
         if request.headers.get("Upgrade", "").lower() != "tcp":
@@ -134,4 +135,5 @@ def _refusal(error: TicketRefused | BackendError) -> web.Response:
     status = _STATUS.get(error.code, 503)
     if status == 503 and error.code != STOPS:
         logger.warning("no app: %s", error.message)
-    return web.json_response({"code": error.code, "detail": error.message}, status=status)
+    said = {"code": error.code, "detail": error.message, **told_of(error.message)}
+    return web.json_response(said, status=status)

@@ -18,6 +18,7 @@ from aiohttp import web
 from backendai.agent.backends.base import BackendError
 from backendai.agent.guest_links import GuestLinks
 from backendai.agent.roster import Roster
+from backendai.wire.fields import told_of
 from backendai.wire.runs import LARGEST_QUESTION, OPERATIONS
 from backendai.wire.tickets import Ticket, TicketRefused
 
@@ -72,7 +73,8 @@ class GuestRoutes:
             status = _STATUS.get(error.code, 503)
             if status == 503:
                 logger.warning("no run: %s", error.message)
-            return web.json_response({"code": error.code, "detail": error.message}, status=status)
+            said = {"code": error.code, "detail": error.message, **told_of(error.message)}
+            return web.json_response(said, status=status)
         task = asyncio.current_task()
         assert task is not None
         self._open.add(task)

@@ -10,18 +10,25 @@ from functools import cache
 from pathlib import Path
 from uuid import UUID
 
+from backendai.core.slowness import allowed
+
 PROGRAM = "guest.pyz"
 INSIDE = "/run/backendai"  # the mount point, in kernels, of the folder with program and socket
 _HERE = Path(__file__).parent / "guest"
+_SHARED = "backendai/core/slowness.py"  # the only module of another room that guests use
 _MAIN = "from backendai.agent.guest.serve import main\n\nmain()\n"
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # a fixed time stamp: equal sources give equal bytes
 
 
 class GuestPlace(abc.ABC):
     """A backend whose guest agents are processes inside its kernels. Methods block. ``start_seconds``: the longest
-    start."""
+    start on a usual machine."""
 
     start_seconds = 20.0
+
+    def longest_start(self) -> float:
+        """Return the longest start on this machine now, in seconds."""
+        return allowed(self.start_seconds)
 
     @abc.abstractmethod
     def folder(self, kernel_id: UUID) -> Path:
@@ -56,9 +63,10 @@ GuestHost = GuestPlace | InProcessGuests
 @cache
 def program() -> bytes:
     """Return the guest agent as one zip file for any Python: this package with only the guest's modules."""
-    packages = ("backendai/__init__.py", "backendai/agent/__init__.py")
+    packages = ("backendai/__init__.py", "backendai/agent/__init__.py", "backendai/core/__init__.py")
     sources = {name: "" for name in packages} | {"__main__.py": _MAIN}
     sources |= {f"backendai/agent/guest/{path.name}": path.read_text() for path in sorted(_HERE.glob("*.py"))}
+    sources[_SHARED] = (_HERE.parents[2] / _SHARED).read_text()
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, source in sources.items():

@@ -19,6 +19,7 @@ from backendai.agent.load import Load
 from backendai.agent.storage import Disk, note_of, tightest
 from backendai.agent.usage import UsageSampler
 from backendai.core.slots import Slots
+from backendai.core.slowness import allowed
 from backendai.core.version import VERSION
 from backendai.wire.fields import MOST_IMAGES, MOST_KERNELS, MOST_NOTES, MOST_WIDEST
 from backendai.wire.live import LiveSample
@@ -99,7 +100,7 @@ class Machine:
             engine=self._engine,
             os_kernel=platform.release() if self._backend.is_here else "",
             widest=[one.to_json() for one in self._widest],
-            slowness=self._backend.slowness(),
+            slowness=self._slowness(),
             low_disk=is_low,
             fault=self._fault,
             draining=draining or bool(engine_fault),
@@ -115,6 +116,11 @@ class Machine:
             self._told_digest = up.images_digest
         if want_images and up.images is None:
             self._told_digest = None
+
+    def _slowness(self) -> int:
+        """Return the factor of starts: that of the backend, and that of this machine if kernels run on it."""
+        own = self._backend.slowness()
+        return round(allowed(1.0, own=own)) if self._backend.is_here else own
 
     def _storage_hosts(self) -> list[HostReport]:
         return self._backend.storage_hosts()[:MOST_HOSTS] if isinstance(self._backend, Mounting) else []

@@ -16,6 +16,7 @@ from uuid import UUID
 from backendai.agent.backends.base import BackendError, KernelGone
 from backendai.agent.guest_links import GuestLinks
 from backendai.agent.service_host import ServiceHost
+from backendai.core.slowness import allowed
 from backendai.wire.splice import Side
 
 logger = logging.getLogger(__name__)
@@ -92,7 +93,7 @@ class Ports:
             raise nothing
         socket = await asyncio.to_thread(self._host.socket, kernel_id, service)
         try:
-            async with asyncio.timeout(_GUEST_SECONDS):
+            async with asyncio.timeout(allowed(_GUEST_SECONDS)):
                 return await self._through_guest(kernel_id, {"op": "dial", "port": port, "socket": socket})
         except NotListening:
             raise
@@ -126,7 +127,7 @@ class Ports:
 async def _connected(address: str, port: int) -> Side | None:
     loop = asyncio.get_running_loop()
     try:
-        async with asyncio.timeout(_DIAL_SECONDS):
+        async with asyncio.timeout(allowed(_DIAL_SECONDS)):
             return (await loop.create_connection(Side, address, port))[1]
     except OSError:
         return None

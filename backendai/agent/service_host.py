@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from socket import socket as Socket
 from uuid import UUID
 
+from backendai.core.slowness import allowed
+
 ARGUMENTS = "BACKENDAI_APP_ARGUMENTS"  # a variable of launched programs, saved beside their logs
 _MOST_ARGUMENTS = 64 * 1024
 
@@ -27,10 +29,14 @@ class ServiceSource:
 class ServiceHost(abc.ABC):
     """Access to services in running kernels. All methods but ``connect`` block, and raise KernelGone or BackendError.
     ``carries``: the backend connects to ports itself, without an address. ``start_seconds``: the longest start of a
-    service."""
+    service on a usual machine."""
 
     carries = False
     start_seconds = 60.0
+
+    def longest_start(self) -> float:
+        """Return the longest start of a service on this machine now, in seconds."""
+        return allowed(self.start_seconds)
 
     @abc.abstractmethod
     def address(self, kernel_id: UUID) -> str:

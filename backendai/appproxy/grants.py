@@ -91,6 +91,7 @@ def _open_by_grant(cookies: Sequence[str], host: str, now: datetime) -> Target:
         credential,
         kernel.session_id,
         grant.pk.hex,
+        slowness=kernel.agent.slowness if kernel.agent else 1,
     )
 
 
@@ -111,6 +112,7 @@ def _open_to_everybody(host: str, now: datetime) -> Target | None:
         NOBODY,
         kernel.session_id,
         until=closes_at,
+        slowness=kernel.agent.slowness,
     )
 
 

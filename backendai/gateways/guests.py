@@ -31,7 +31,7 @@ from backendai.gateways.reach import reach, why_no_code
 from backendai.gateways.targets import Denied
 from backendai.gateways.tickets import ticket_for
 from backendai.wire.capabilities import Capability
-from backendai.wire.fields import TextReport
+from backendai.wire.fields import TextReport, text_of
 from backendai.wire.runs import LARGEST_ANSWER
 
 logger = logging.getLogger(__name__)
@@ -58,12 +58,13 @@ _MOST_AUDITED = 10_000
 
 @dataclass(frozen=True, slots=True)
 class GuestTarget:
-    """The kernel of a guest agent, and the base address of its agent's gateway."""
+    """The kernel of a guest agent, and the base address and slowness of its agent's gateway."""
 
     session_id: UUID
     kernel_id: UUID
     generation: int
     base: str
+    slowness: int = 1
 
     def headers(self) -> Mapping[str, str]:
         """Return the header that opens the gateway for half a minute."""
@@ -92,7 +93,8 @@ def target_of(kernel: Kernel) -> GuestTarget:
     if kernel.agent and (obstacle := why_not(kernel.agent, Capability.EXECUTION)):
         raise Conflict(obstacle, code="execution-impossible")
     base = kernel.agent.gateway_url.rstrip("/") if kernel.agent else ""
-    return GuestTarget(session.pk, kernel.pk, kernel.generation, f"{base}/kernels/{kernel.pk}")
+    slowness = kernel.agent.slowness if kernel.agent else 1
+    return GuestTarget(session.pk, kernel.pk, kernel.generation, f"{base}/kernels/{kernel.pk}", slowness)
 
 
 def note_use(user: User, target: GuestTarget, by: str) -> None:
@@ -225,7 +227,8 @@ async def opened(
 async def _posted(
     client: aiohttp.ClientSession, target: GuestTarget, body: bytes | AsyncIterator[bytes], seconds: float | None
 ) -> AsyncIterator[aiohttp.ClientResponse]:
-    timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=DIAL_SECONDS)
+    longest = None if seconds is None else seconds * target.slowness
+    timeout = aiohttp.ClientTimeout(total=longest, sock_connect=DIAL_SECONDS)
     headers = target.headers()
     async with client.post(f"{target.base}/execute", data=body, headers=headers, timeout=timeout) as response:
         if response.status != 200:
@@ -274,7 +277,7 @@ def _checked(line: bytes) -> dict[str, Any]:
 def _refusal(status: int, body: bytes) -> Exception:
     try:
         said = json.loads(body)
-        code, message = str(said["code"]), str(said["detail"])[:500]
+        code, message = str(said["code"]), text_of(said["detail"], said.get("told"))
     except (ValueError, KeyError, TypeError):
         if status == 400:
             return Conflict(

@@ -15,6 +15,7 @@ from backendai.gateways.dialing import DIAL_SECONDS
 from backendai.gateways.targets import Target
 from backendai.gateways.tickets import ticket_for
 from backendai.gateways.tunnel import NoTunnel
+from backendai.wire.fields import text_of
 
 _ANSWER_SECONDS = 40.0  # an engine that is busy takes its time
 _LARGEST_ANSWER = 64 * 2**10
@@ -42,7 +43,7 @@ async def look(
     headers = ticket_for(
         target.kernel_id, target.generation, "app", timezone.now(), service=target.service, port=target.port
     )
-    timeout = aiohttp.ClientTimeout(total=_ANSWER_SECONDS, sock_connect=DIAL_SECONDS)
+    timeout = aiohttp.ClientTimeout(total=_ANSWER_SECONDS * target.slowness, sock_connect=DIAL_SECONDS)
     query = {"again": "1"} if again else {}
     try:
         asking = client.post(
@@ -59,14 +60,14 @@ async def look(
                 raw += more
             said: dict[str, Any] = json.loads(raw)
             if answer.status != 200:
-                raise NoTunnel(str(said["code"]), str(said["detail"]))
+                raise NoTunnel(str(said["code"]), text_of(said["detail"], said.get("told")))
     except (aiohttp.ClientError, OSError, ValueError, KeyError, TypeError) as error:
         if isinstance(error, NoTunnel):
             raise
         raise NoTunnel("node-unreachable", Message("The agent of this session is not reachable.")) from error
     return AppState(
         state=str(said.get("state")),
-        message=str(said.get("message", "")),
+        message=text_of(said.get("message", ""), said.get("told")),
         path=_own_path(str(said.get("path", "/"))),
         log=str(said.get("log", "")),
         seconds=float(said.get("seconds", 0.0)),

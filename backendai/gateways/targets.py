@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from math import inf
 from typing import Protocol
@@ -41,7 +41,7 @@ class Target:
     """A port of one generation of a kernel, and the gateway through which it is reached.
 
     Also has the credential, and the session whose use counts (None: none). ``visitor`` is a name for each cookie, empty
-    for strangers. ``until``: when the access expires (None: never).
+    for strangers. ``until``: when the access expires (None: never). ``slowness``: that of the agent.
     """
 
     kernel_id: UUID
@@ -54,6 +54,7 @@ class Target:
     visitor: str = ""
     until: datetime | None = None
     recheck_seconds: float = inf
+    slowness: int = field(default=1, compare=False)
 
     def is_over(self, now: datetime) -> bool:
         """Return whether the access has expired, without a query."""

@@ -43,9 +43,9 @@ class NoTunnel(aiohttp.ClientConnectionError):
 
 class TunnelConnector(BaseConnector):
     """Connects to the target of the current request. An agent that opens no tunnel within ``patience`` seconds counts
-    as unreachable, if another one can be asked."""
+    as unreachable, if another one can be asked (None: within the time limit of a tunnel)."""
 
-    def __init__(self, *, patience: float = _LONGEST_SECONDS, **options: Any) -> None:
+    def __init__(self, *, patience: float | None = None, **options: Any) -> None:
         super().__init__(**options)
         self._patience = patience
 
@@ -99,15 +99,16 @@ async def open_tunnel(target: Target) -> tuple[asyncio.Transport, bytes]:
     headers = ticket_for(
         target.kernel_id, target.generation, "app", timezone.now(), service=target.service, port=target.port
     )
-    return await open_upgraded(target.gateway_url, f"/kernels/{target.kernel_id}/app", "tcp", headers)
+    path = f"/kernels/{target.kernel_id}/app"
+    return await open_upgraded(target.gateway_url, path, "tcp", headers, slowness=target.slowness)
 
 
 async def open_upgraded(
-    gateway_url: str, path: str, protocol: str, headers: Mapping[str, str]
+    gateway_url: str, path: str, protocol: str, headers: Mapping[str, str], *, slowness: int = 1
 ) -> tuple[asyncio.Transport, bytes]:
     """Return a paused connection that the gateway has switched to a protocol, and the bytes received so far.
 
-    Raises NoTunnel.
+    ``slowness``: that of the agent, which may start the kernel's guest first. Raises NoTunnel.
     """
     loop = asyncio.get_running_loop()
     try:
@@ -118,7 +119,7 @@ async def open_upgraded(
         raise NoTunnel("node-unreachable", Message("The address of this session's agent cannot be used.")) from error
     transport: asyncio.Transport | None = None
     try:
-        async with asyncio.timeout(_LONGEST_SECONDS):
+        async with asyncio.timeout(_LONGEST_SECONDS * slowness):
             transport, answer = await loop.create_connection(
                 _Answer, parts.hostname or "", port, ssl=True if is_secure else None
             )

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 from backendai.agent.config import BACKENDS, read_settings
 from backendai.agent.engine_mark import has_run_containers
 from backendai.core.errors import UserError
+from backendai.core.slowness import allowed
 from backendai.ops import better_machine, data_folder, fleet, valkey
 from backendai.ops.console import Terminal
 from backendai.ops.data_folder import FirstAdmin, Refused
@@ -204,10 +205,10 @@ def _run(supervisor: Supervisor, choice: Choice, address: Path | None) -> None:
     ours = fleet.environment(choice, _broker(supervisor, choice, address))
     data_folder.say_running(choice.data, ours)
     os.environ.update(ours)
-    supervisor.load_code(_LOAD_TIMEOUT)
+    supervisor.load_code(allowed(_LOAD_TIMEOUT))
     _prepare(supervisor, choice)
     supervisor.start(fleet.web_program(choice))
-    ready = supervisor.wait_until(lambda: _portal_answers(choice), _WEB_TIMEOUT)
+    ready = supervisor.wait_until(lambda: _portal_answers(choice), allowed(_WEB_TIMEOUT))
     for program in [
         fleet.files_program(choice),
         fleet.apps_program(),
@@ -221,7 +222,7 @@ def _run(supervisor: Supervisor, choice: Choice, address: Path | None) -> None:
     if not ready:
         supervisor.terminal.say(f"The portal does not answer yet; see {choice.data / 'logs' / 'web.log'}")
         supervisor.wait_until(lambda: _portal_answers(choice), math.inf)
-    if not supervisor.wait_until(lambda: listens(choice.files_bind), _WEB_TIMEOUT):
+    if not supervisor.wait_until(lambda: listens(choice.files_bind), allowed(_WEB_TIMEOUT)):
         supervisor.terminal.say(f"The file server does not answer yet; see {choice.data / 'logs' / 'files.log'}")
     supervisor.terminal.say(welcome(choice, data_folder.take_first_admin(choice.data)))
     supervisor.serve()
@@ -233,7 +234,7 @@ def _broker(supervisor: Supervisor, choice: Choice, address: Path | None) -> str
     if address is None:
         return os.environ["REDIS_URL"]
     supervisor.start(valkey.valkey_program(valkey.find_server(), choice.data, address))
-    if not supervisor.wait_until(lambda: valkey.answers(address), _VALKEY_TIMEOUT):
+    if not supervisor.wait_until(lambda: valkey.answers(address), allowed(_VALKEY_TIMEOUT)):
         raise Refused(f"Valkey does not answer; see {choice.data / 'logs' / 'valkey.log'}")
     return f"unix://{address}"
 

@@ -53,8 +53,8 @@ class Entrance:
 
 @dataclass(frozen=True, slots=True)
 class ShellTarget:
-    """A kernel that its owner may use now, the gateway of its agent, and by name the kernels of its session with their
-    generations."""
+    """A kernel that its owner may use now, the gateway and slowness of its agent, and by name the kernels of its
+    session with their generations."""
 
     kernel_id: UUID
     generation: int
@@ -66,6 +66,7 @@ class ShellTarget:
     neighbours: Mapping[str, tuple[UUID, int]] = field(default_factory=dict)
     has_shell: bool = True
     ends_at: datetime | None = None
+    slowness: int = 1
     credential: Credential = NOBODY
     recheck_seconds: float = field(default=RECHECK_SECONDS)
 
@@ -168,6 +169,7 @@ def open_at(entrance: Entrance, now: datetime) -> ShellTarget:
         {hostname: (pk, generation) for hostname, pk, generation in beside},
         has_shell=kernel.session.kind.has_shell,
         ends_at=kernel.session.ends_at,
+        slowness=kernel.agent.slowness if kernel.agent else 1,
     )
 
 

@@ -56,12 +56,12 @@ class Link(asyncio.Protocol):
         transport.set_protocol(self)
         transport.set_write_buffer_limits(_KEPT_FREE)
 
-    async def ask(self, question: Mapping[str, Any]) -> None:
-        """Put the question and wait until it is granted. Raises GuestRefused."""
+    async def ask(self, question: Mapping[str, Any], *, slowness: int = 1) -> None:
+        """Put the question and wait until it is granted. ``slowness``: that of the agent. Raises GuestRefused."""
         self._transport.write(json.dumps(dict(question)).encode() + b"\n")
         self._transport.resume_reading()
         try:
-            async with asyncio.timeout(_ANSWER_SECONDS):
+            async with asyncio.timeout(_ANSWER_SECONDS * slowness):
                 while b"\n" not in self._kept and len(self._kept) < _LONGEST_ANSWER and not self._is_lost:
                     self._more.clear()
                     await self._more.wait()
@@ -158,10 +158,11 @@ class Link(asyncio.Protocol):
 async def open_link(target: ShellTarget, question: Mapping[str, Any]) -> Link:
     """Return a connection whose question was granted. Raises GuestRefused, NoTunnel."""
     headers = ticket_for(target.kernel_id, target.generation, "shell", timezone.now())
-    transport, rest = await open_upgraded(target.gateway_url, f"/kernels/{target.kernel_id}/guest", "guest", headers)
+    path = f"/kernels/{target.kernel_id}/guest"
+    transport, rest = await open_upgraded(target.gateway_url, path, "guest", headers, slowness=target.slowness)
     link = Link(transport, rest)
     try:
-        await link.ask(question)
+        await link.ask(question, slowness=target.slowness)
     except BaseException:
         link.close()
         raise

@@ -110,5 +110,15 @@ class TextReport(Message):
         return messages.Message.of(self.message)
 
 
+def told_of(message: str) -> dict[str, JsonValue]:
+    """Return the field with template and values that goes beside a message in an answer; empty if it has no values."""
+    return {"told": message.data()} if isinstance(message, messages.Message) and message.values else {}
+
+
+def text_of(message: Any, told: Any) -> messages.Message:
+    """Return the message of an answer from its English text and the field of ``told_of``. Raises ValueError."""
+    return TextReport(message=str(message)[: messages.LONGEST], told=told).full_message
+
+
 class Order(Message):
     """Base of messages that the portal sends to agents."""

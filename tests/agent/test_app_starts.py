@@ -15,6 +15,7 @@ from backendai.agent import app_starts
 from backendai.agent.app_starts import AppStarts, BadDefinition
 from backendai.agent.backends.base import BackendError, KernelGone
 from tests.agent.fake_services import FakeServices
+from tests.slow_machines import BUSY, make_machine
 
 pytestmark = pytest.mark.asyncio
 KERNEL = uuid4()
@@ -42,6 +43,7 @@ def host() -> FakeServices:
 
 @pytest.fixture
 def starts(host: FakeServices, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> AppStarts:
+    make_machine(monkeypatch)
     monkeypatch.setattr(app_starts, "_WAIT_SECONDS", 0.0)
     return AppStarts(host, now=clock)
 
@@ -141,6 +143,21 @@ async def test_it_gives_kernels_the_time_that_their_backend_allows(
     clock.time += 2
     state = await starts.look(KERNEL, "lab", port)
     assert (state.state, state.message) == ("failed", f"lab did not answer on port {port} within 240 s.")
+
+
+async def test_on_a_busy_machine_a_start_may_take_longer_and_its_failure_names_that(
+    starts: AppStarts, host: FakeServices, clock: Clock, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_machine(monkeypatch, BUSY)
+    host.define("lab", command=["lab"])
+    await starts.look(KERNEL, "lab", port)
+    clock.time += 359
+    assert (await starts.look(KERNEL, "lab", port)).state == "starting"
+    clock.time += 2
+    assert (await starts.look(KERNEL, "lab", port)).message == (
+        f"lab did not answer on port {port} within 360 s. "
+        "This machine is busy now (load 12 on 2 cores), which may be the cause."
+    )
 
 
 async def test_it_starts_a_service_again_that_ended_after_it_had_answered(

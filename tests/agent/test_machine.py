@@ -14,6 +14,7 @@ from backendai.agent.backends.simulated import SimulatedBackend, SimulatedDurati
 from backendai.agent.machine import Machine
 from backendai.core.slots import Slots
 from backendai.wire.messages import SyncUp
+from tests.slow_machines import BUSY, make_machine
 
 
 class Engine(SimulatedBackend):
@@ -41,6 +42,15 @@ def test_an_engine_that_is_down_has_not_lost_its_images() -> None:
     told = say(machine)
     assert told.images
     assert told.capacity == {"cpu": "4", "mem": str(8 * 2**30)}
+
+
+def test_it_says_how_slow_it_is_if_kernels_run_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = Engine(deployment="test", capacity=Slots.parse({"cpu": 4, "mem": "8g"}), pace=SimulatedDurations())
+    machine = Machine(engine, offered=lambda capacity: capacity, gateway_url="")
+    make_machine(monkeypatch, BUSY)
+    assert say(machine).slowness == 6
+    engine.is_here = False  # the machines of a cluster are others
+    assert say(machine).slowness == 1
 
 
 def test_it_says_how_much_disk_is_free_and_when_that_is_below_its_reserve(

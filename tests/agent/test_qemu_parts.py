@@ -34,6 +34,7 @@ from backendai.core.errors import UserError
 from backendai.ops.doctor import qemu as doctor_qemu
 from backendai.ops.doctor.qemu import qemu
 from tests.agent.specs import make_spec
+from tests.slow_machines import make_machine
 
 Entry = tuple[str, bytes | str | None]  # a file's content, a link's target after "->" or "=>", None: a folder
 
@@ -180,6 +181,7 @@ def test_a_trial_with_a_deadline_decides_how_machines_run(
     (root / "kvm").touch()
     monkeypatch.setattr(qemu_trial, "_DEVICE", str(root / "kvm"))
     monkeypatch.setattr(qemu_trial, "TRIAL_SECONDS", 1.0)
+    make_machine(monkeypatch)
     files = BootFiles(root / "vmlinux", root / "initrd", "6.1")
     found = Acceleration("auto", Tools(root), lambda: files)
     assert (found.find().acceleration, found.find().why_not) == (acceleration, why_not)
@@ -200,9 +202,10 @@ def test_emulated_machines_have_more_time_for_starts_and_apps(
     monkeypatch.setattr(qemu_trial, "_DEVICE", str(root / "kvm"))
     backend = QemuBackend(tmp_path / "agent", MachineSettings(root=root), deployment="test", agent="n1")
     monkeypatch.setattr(backend.acceleration, "_files", lambda: BootFiles(root / "vmlinux", root / "initrd", "6.1"))
-    assert backend.services and backend.services.start_seconds == 240, "not tested yet, and nobody waits for that"
+    make_machine(monkeypatch)
+    assert backend.services and backend.services.longest_start() == 240, "not tested yet, and nobody waits for that"
     backend.acceleration.find()
-    assert backend.services.start_seconds == seconds
+    assert backend.services.longest_start() == seconds
     machine = Machine(backend, offered=lambda slots: slots, gateway_url="")
     assert machine.describe([], engine_fault="", draining=False, wait=0.0).slowness == slowness
     backend.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -23,11 +24,12 @@ class Gateway:
     """Answers each question, or hangs up on those whose number is in ``deaf``."""
 
     def __init__(self, *deaf: int) -> None:
-        self.deaf, self.peers, self.questions = deaf, list[Any](), list[Any]()
+        self.deaf, self.peers, self.questions, self.takes = deaf, list[Any](), list[Any](), 0.0
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         self.peers.append(request.transport and request.transport.get_extra_info("peername"))
         self.questions.append(await request.json())
+        await asyncio.sleep(self.takes)
         if len(self.questions) in self.deaf:
             assert request.transport is not None
             request.transport.close()
@@ -66,6 +68,18 @@ def test_a_run_is_asked_again_under_the_same_name_when_the_connection_died() -> 
             assert await ask(target, {"op": "run", "code": "1"}) == {"ok": True}
         first, second = gateway.questions[1:]
         assert first == second and first["run_id"]
+
+    asyncio.run(walk())
+
+
+def test_an_agent_that_has_said_that_it_is_slow_may_answer_later() -> None:
+    async def walk() -> None:
+        gateway = Gateway()
+        gateway.takes = 0.5
+        async with gateway as target:
+            with pytest.raises(NodeUnreachable):
+                await ask(target, {"op": "input"}, seconds=0.1)
+            assert await ask(replace(target, slowness=600), {"op": "input"}, seconds=0.1) == {"ok": True}
 
     asyncio.run(walk())
 

@@ -21,6 +21,7 @@ from uuid import UUID
 from backendai.agent.backends.base import StartFailed
 from backendai.agent.backends.process_sandbox import Isolation
 from backendai.agent.credentials import write_private
+from backendai.core.slowness import allowed
 
 KERNEL_USERS = range(61184, 65520)  # systemd's range for dynamic users
 BASES = (Path("/var/lib"), Path("/var/tmp"))  # noqa: S108  (the folder's name is random)
@@ -142,7 +143,7 @@ class Places:
         try:
             done = subprocess.run(
                 trial, user=_TRIAL_USER, group=_TRIAL_USER, extra_groups=[], cwd="/", capture_output=True, text=True,
-                env={"PATH": os.defpath, "LC_ALL": "C"}, timeout=_TRIAL_SECONDS, check=False,
+                env={"PATH": os.defpath, "LC_ALL": "C"}, timeout=allowed(_TRIAL_SECONDS), check=False,
             )  # fmt: skip
         except (OSError, subprocess.SubprocessError) as error:
             return str(error)

@@ -17,9 +17,11 @@ from pathlib import Path
 from backendai.agent.backends.authorities import INSIDE as AUTHORITIES_INSIDE
 from backendai.agent.guest_host import INSIDE as GUEST_INSIDE
 from backendai.agent.mounts.kernel_mounts import Bind
+from backendai.core.slowness import allowed
 from backendai.wire.messages import KernelSpec
 
 HOME = "/home/work"
+_TRIAL_SECONDS = 10.0
 DOOR = Path(__file__).with_name("process_door.py")
 DOOR_INSIDE = "/run/kernel/door.py"
 BIN_INSIDE = "/run/kernel/bin"
@@ -114,9 +116,10 @@ def probe() -> Isolation:
     if bwrap is None:
         return Isolation(None, "bubblewrap (bwrap) is not installed", root)
     trial = [bwrap, *_namespaces(root), "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "true"]
+    longest = allowed(_TRIAL_SECONDS)
     try:
-        result = subprocess.run(trial, capture_output=True, text=True, timeout=10, check=False)
-        usage = subprocess.run([bwrap, "--help"], capture_output=True, text=True, timeout=10, check=False)
+        result = subprocess.run(trial, capture_output=True, text=True, timeout=longest, check=False)
+        usage = subprocess.run([bwrap, "--help"], capture_output=True, text=True, timeout=longest, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         return Isolation(None, f"bubblewrap does not work here ({error})", root)
     if result.returncode:

@@ -13,6 +13,7 @@ from backendai.agent.backends.process_folder import KernelFolder
 from backendai.agent.backends.qemu_ask import open_stream, put_file
 from backendai.agent.backends.qemu_channel import program_words
 from backendai.agent.guest_host import INSIDE, PROGRAM, GuestPlace, program
+from backendai.core.slowness import allowed
 
 _COMPILING = 2  # compiling slows down this much more than other work in emulation
 
@@ -29,11 +30,11 @@ class MachineGuests(GuestPlace):
     ) -> None:
         self._running, self._find, self._slower = running, find, slower
 
-    @property
-    def start_seconds(self) -> float:  # type: ignore[override]
-        """The longest start. An emulated Python compiles the program for 30 s, over a minute on a busy machine."""
+    def longest_start(self) -> float:
+        """Return the longest start. An emulated Python compiles the program for 30 s, over a minute on a busy
+        machine."""
         slower = self._slower()
-        return GuestPlace.start_seconds * slower * (_COMPILING if slower > 1 else 1)
+        return allowed(self.start_seconds, own=slower * (_COMPILING if slower > 1 else 1))
 
     def folder(self, kernel_id: UUID) -> Path:
         """Return the folder of this side's socket."""

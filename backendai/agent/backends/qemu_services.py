@@ -14,6 +14,7 @@ from backendai.agent.backends.qemu_channel import program_words
 from backendai.agent.backends.service_script import LAUNCH, MARK
 from backendai.agent.service_host import ServiceHost, ServiceSource
 from backendai.core.service_ports import LABEL
+from backendai.core.slowness import allowed
 
 _FOLDER = {"BACKENDAI_APP_FOLDER": "/tmp"}  # noqa: S108 - of the guest
 _LOG = 'file=/tmp/.app-$BACKENDAI_APP.log; [ ! -f "$file" ] || tail -c "$1" "$file"'
@@ -28,10 +29,10 @@ class MachineServices(ServiceHost):
     def __init__(self, running: Callable[[UUID], KernelFolder], slower: Callable[[], int]) -> None:
         self._running, self._slower = running, slower
 
-    @property
-    def start_seconds(self) -> float:  # type: ignore[override]
-        """The longest start. JupyterLab takes half a minute in an emulated machine, and minutes on a busy host."""
-        return ServiceHost.start_seconds * self._slower()
+    def longest_start(self) -> float:
+        """Return the longest start. JupyterLab takes half a minute in an emulated machine, and minutes on a busy
+        host."""
+        return allowed(self.start_seconds, own=self._slower())
 
     def address(self, kernel_id: UUID) -> str:
         """Return "", as no address of this machine leads into a guest. Raises KernelGone."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from backendai.agent.guest.checking import Refused
 from backendai.agent.guest.leaving import gone
+from backendai.core.slowness import allowed
 
 _MARK = "BACKENDAI_KERNEL_ID"
 _LISTENING = "0A"
@@ -68,10 +69,10 @@ async def _join(
 async def _connected(path: str, port: int, shares_network: bool) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     if path:
         with contextlib.suppress(OSError, asyncio.TimeoutError):
-            return await asyncio.wait_for(asyncio.open_unix_connection(path), _DIAL_SECONDS)
+            return await asyncio.wait_for(asyncio.open_unix_connection(path), allowed(_DIAL_SECONDS))
     for address in _own_addresses(port) if shares_network else (*_LOOPBACKS, socket.gethostname()):
         with contextlib.suppress(OSError, asyncio.TimeoutError):
-            return await asyncio.wait_for(asyncio.open_connection(address, port), _DIAL_SECONDS)
+            return await asyncio.wait_for(asyncio.open_connection(address, port), allowed(_DIAL_SECONDS))
     where = f"on {path}" if path and not port else f"on port {port}"
     raise Refused("app-not-listening", f"Nothing is listening {where}.")
 

@@ -18,6 +18,7 @@ from typing import Any, Callable, Protocol  # noqa: UP035
 
 from backendai.agent.guest import kit, processes
 from backendai.agent.guest.items import LARGEST_MESSAGE, encoded
+from backendai.core.slowness import allowed
 
 _START_SECONDS = 60.0
 Say = Callable[["dict[str, Any]"], None]
@@ -136,13 +137,14 @@ async def start(name: str, language: str, hear: processes.Hear, *, ipc_only: boo
     reader, writer = await asyncio.open_connection(sock=ours, limit=LARGEST_MESSAGE)
     interpreter = ProgramInterpreter(program, reader, writer)
     waiting = asyncio.ensure_future(interpreter.next())
-    await asyncio.wait([waiting], timeout=_START_SECONDS)
+    longest = allowed(_START_SECONDS)
+    await asyncio.wait([waiting], timeout=longest)
     message = waiting.result() if waiting.done() else None
     waiting.cancel()
     if message is None or "ready" not in message:
         program.kill()
         await program.wait()
-        text = str((message or {}).get("failed", f"it said nothing for {_START_SECONDS:.0f} seconds, or ended"))
+        text = str((message or {}).get("failed", f"it said nothing for {longest:.0f} seconds, or ended"))
         raise InterpreterFailed("interpreter-failed", f"The interpreter does not start: {text}")
     interpreter.about = dict(message["ready"])
     return interpreter

@@ -14,6 +14,7 @@ from backendai.agent.guest.items import LARGEST_TEXT
 from backendai.agent.guest.journal import folder_of_kernel
 from backendai.agent.guest.languages import usual_of
 from backendai.agent.guest.plain_runner import INTERRUPTED
+from backendai.core.slowness import allowed
 
 _START_SECONDS = 50
 _JOINED_TEXT = 32 * 1024
@@ -66,7 +67,7 @@ class JupyterRunner:
         manager.start_kernel(cwd=home if Path(home).is_dir() else "/")
         self._client = manager.client(context=context)
         self._client.start_channels()
-        self._client.wait_for_ready(timeout=_START_SECONDS)
+        self._client.wait_for_ready(timeout=allowed(_START_SECONDS))
 
     def _serve(self) -> None:
         zmq, client = self._zmq, self._client

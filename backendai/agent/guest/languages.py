@@ -10,6 +10,7 @@ import sys
 from typing import Any
 
 from backendai.agent.guest import kit
+from backendai.core.slowness import allowed
 
 _SECONDS = 15.0
 _MOST = 100
@@ -30,7 +31,7 @@ async def known_languages(*, by_path: bool = False) -> list[dict[str, str]]:
         stderr=asyncio.subprocess.DEVNULL,
     )
     try:
-        said, _ = await asyncio.wait_for(process.communicate(), _SECONDS)
+        said, _ = await asyncio.wait_for(process.communicate(), allowed(_SECONDS))
         return [dict(one) for one in json.loads(said)]
     # Before Python 3.11 asyncio.TimeoutError is not TimeoutError.
     except (asyncio.TimeoutError, ValueError, TypeError):  # noqa: UP041

@@ -12,6 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from backendai.agent.backends.base import StartFailed
+from backendai.agent.slow_machine import with_cause
+from backendai.core.messages import Message
+from backendai.core.slowness import allowed
 
 DEADLINE = 10.0
 MOST_STUCK = 4
@@ -40,11 +43,12 @@ class Children:
         self._check(host)
         with self._lock:
             turn = self._turns[host]
-        if not turn.acquire(timeout=self._deadline):
-            raise _silent(host, self._deadline)
+        longest = allowed(self._deadline)
+        if not turn.acquire(timeout=longest):
+            raise _silent(host, longest)
         try:
             self._check(host)  # a child may have got stuck meanwhile
-            answer = self._ask(host, order)
+            answer = self._ask(host, order, longest)
         finally:
             turn.release()
         if "code" in answer:
@@ -61,9 +65,9 @@ class Children:
     def _check(self, host: str) -> None:
         stuck = self.stuck()
         if self._stuck[host] or stuck >= MOST_STUCK:
-            raise _silent(host, self._deadline)
+            raise _silent(host, allowed(self._deadline))
 
-    def _ask(self, host: str, order: dict[str, Any]) -> dict[str, Any]:
+    def _ask(self, host: str, order: dict[str, Any], longest: float) -> dict[str, Any]:
         child = subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", _CODE, _PACKAGE],
             stdin=subprocess.PIPE,
@@ -75,10 +79,10 @@ class Children:
             start_new_session=True,
         )
         try:
-            output, complaint = child.communicate(json.dumps(order), timeout=self._deadline)
+            output, complaint = child.communicate(json.dumps(order), timeout=longest)
         except subprocess.TimeoutExpired:
             self._give_up(host, child)
-            raise _silent(host, self._deadline) from None
+            raise _silent(host, longest) from None
         try:
             answer: dict[str, Any] = json.loads(output)
         except ValueError as error:
@@ -100,6 +104,5 @@ class Children:
 
 
 def _silent(host: str, deadline: float) -> StartFailed:
-    return StartFailed(
-        "Storage host {host} does not answer within {deadline} s.", host=host, deadline=round(deadline, 2), code=SILENT
-    )
+    text = Message("Storage host {host} does not answer within {deadline} s.", host=host, deadline=round(deadline, 2))
+    return StartFailed(with_cause(text), code=SILENT)

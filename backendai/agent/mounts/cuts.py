@@ -13,7 +13,9 @@ from uuid import UUID
 
 from backendai.agent.backends.base import BackendError
 from backendai.agent.mounts.cutting import NOT_ALLOWED, NOT_APART, NOT_MOUNTED, NOT_SEEN
+from backendai.agent.slow_machine import with_cause
 from backendai.core.messages import Message
+from backendai.core.slowness import allowed
 
 _SECONDS = 10.0
 _PACKAGE = str(Path(__file__).resolve().parents[3])
@@ -31,16 +33,16 @@ def unmount_folder(pids: Sequence[int], folder_id: UUID) -> int:
     BackendError."""
     order = json.dumps({"pids": list(pids), "folder": str(folder_id)})
     command = [sys.executable, "-I", "-S", "-c", _CODE, _PACKAGE]
+    longest = allowed(_SECONDS)
     told = {"PATH": os.defpath, "LANG": "C.UTF-8"}
     try:
         done = subprocess.run(
-            command, input=order, capture_output=True, text=True, timeout=_SECONDS, env=told, cwd="/", check=False
+            command, input=order, capture_output=True, text=True, timeout=longest, env=told, cwd="/", check=False
         )
         answer: dict[str, Any] = json.loads(done.stdout)
     except subprocess.TimeoutExpired as error:
-        raise BackendError(
-            Message("The folder could not be unmounted within {seconds} s.", seconds=_SECONDS)
-        ) from error
+        text = Message("The folder could not be unmounted within {seconds} s.", seconds=round(longest))
+        raise BackendError(with_cause(text)) from error
     except ValueError as error:
         raise BackendError("The folder could not be unmounted: {output}", output=done.stderr.strip()[-300:]) from error
     if code := answer.get("code"):
