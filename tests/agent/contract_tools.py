@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 from uuid import UUID
 
 from backendai.agent.backends.base import Backend, Ended, Terminal
 from backendai.wire.messages import KernelSpec
+from tests.patience import patient, until
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -27,15 +27,6 @@ def needs(ability: type[Any]) -> Callable[[F], F]:
     return mark
 
 
-def until(look: Callable[[], T], *, patience: float = PATIENCE) -> T:
-    """Return the first true answer of ``look``; fails when none comes in time."""
-    deadline = time.monotonic() + patience
-    while not (answer := look()):
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.02)
-    return answer
-
-
 def ended_of(backend: Backend, kernel_id: UUID) -> Ended:
     """Return how the kernel ended, waiting for the end."""
     ended = until(lambda: backend.ended(kernel_id))
@@ -46,7 +37,7 @@ def ended_of(backend: Backend, kernel_id: UUID) -> Ended:
 async def read_until(terminal: Terminal, wanted: bytes, *, patience: float = PATIENCE) -> bytes:
     """Return the terminal's output up to and including ``wanted``."""
     seen = b""
-    async with asyncio.timeout(patience):
+    async with asyncio.timeout(patient(patience)):
         while wanted not in seen:
             piece = await terminal.read()
             assert piece, f"the shell ended after {seen!r}"

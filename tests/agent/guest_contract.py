@@ -12,6 +12,7 @@ import pytest
 
 from backendai.agent.backends.base import Backend, KernelGone
 from backendai.agent.guest_links import GuestLinks
+from tests.patience import patient
 
 ECHO = """
 import socket, threading
@@ -59,10 +60,10 @@ class Asker:
         """Return what comes from a port of the kernel after this was sent."""
         reader, writer = await self.links.open(self.kernel)
         writer.write(json.dumps({"op": "dial", **order}).encode() + b"\n")
-        assert await asyncio.wait_for(reader.readline(), 10) == b"{}\n"
+        assert await asyncio.wait_for(reader.readline(), patient(10)) == b"{}\n"
         writer.write(b"\n" + data)
         writer.write_eof()
-        answer = await asyncio.wait_for(reader.read(), 20)
+        answer = await asyncio.wait_for(reader.read(), patient(20))
         writer.close()
         return answer
 
@@ -89,7 +90,7 @@ class Asker:
         return told
 
     async def until_works(self, kernels: set[UUID]) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(patient(20)):
             while self.links.working() != kernels:
                 await asyncio.sleep(0.05)
 

@@ -23,6 +23,7 @@ import yaml
 from docker import APIClient
 
 from tests.agent.images import ensure_python_image, ensure_service_image, ensure_tiny_image, ensure_tmux_image
+from tests.patience import patient
 
 ROOT = Path(__file__).resolve().parents[2]
 BED, MANIFEST = ROOT / "bin/kubernetes-bed", ROOT / "kubernetes-agent.yaml"
@@ -116,7 +117,7 @@ def _kubeconfig(name: str) -> dict[str, Any]:
 
 
 def _token(name: str) -> str:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + patient(20)
     while time.monotonic() < deadline:
         found = json.loads(kubectl("-n", name, "get", "secrets", "-o", "json"))["items"]
         for secret in found:

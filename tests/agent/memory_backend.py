@@ -31,6 +31,7 @@ from backendai.wire.commits import CommitSpec
 from backendai.wire.home import HomeLook
 from backendai.wire.messages import ImageSighting, KernelSighting, KernelSpec, Note
 from backendai.wire.pulls import RegistryAccess
+from tests.patience import patient
 
 
 @dataclass
@@ -152,7 +153,7 @@ class MemoryBackend(Imaging, Committing, Streaming, HomeProviding):
             self.starting += 1
             self.most_starting = max(self.most_starting, self.starting)
         try:
-            self.start_gate.wait(10)
+            self.start_gate.wait(patient(10))
             return self._start(spec)
         finally:
             with self.lock:

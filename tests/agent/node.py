@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event
@@ -16,6 +15,7 @@ from backendai.agent.roster import Roster
 from backendai.agent.sync import SyncLoop
 from tests.agent.memory_backend import MemoryBackend
 from tests.agent.portal import AGENT, FakePortal
+from tests.patience import patient
 
 
 class Node:
@@ -64,14 +64,4 @@ class Node:
             self.settle()
 
     def settle(self) -> None:
-        assert self.lanes.wait_idle(10)
-
-
-def wait_until(true: Callable[[], bool], seconds: float = 10.0) -> None:
-    """Wait for something that another thread does; fails after ``seconds``."""
-    tick = Event()
-    for _ in range(int(seconds / 0.01)):
-        if true():
-            return
-        tick.wait(0.01)
-    raise AssertionError("it did not come true")
+        assert self.lanes.wait_idle(patient(10))

@@ -10,7 +10,8 @@ import pytest
 
 from backendai.agent.backends.abilities import Streaming
 from backendai.agent.backends.base import Backend, KernelGone
-from tests.agent.contract_tools import NewSpec, ask, ended_of, needs, until
+from tests.agent.contract_tools import NewSpec, ask, ended_of, needs
+from tests.patience import patient, until
 
 
 class StreamContract:
@@ -56,7 +57,7 @@ class StreamContract:
         spec = new_spec(session_type="batch", command=self.prints_then_waits)
         await asyncio.to_thread(backend.start, spec)
         seen = b""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(patient(30)):
             async for piece in backend.follow_log(spec.kernel_id, tail=None, follow=True):
                 seen += piece
                 if b"first" in seen and b"last" not in seen:
@@ -143,7 +144,7 @@ class StreamContract:
         try:
             await ask(terminal, self.question, self.answer)
             await terminal.write(b"exit\n")
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(patient(30)):
                 while await terminal.read():
                     pass
             assert await terminal.read() == b""
@@ -166,7 +167,7 @@ class StreamContract:
         terminal = await backend.open_terminal(spec.kernel_id, name="one", rows=24, cols=80)
         await ask(terminal, self.question, self.answer)
         await asyncio.to_thread(backend.remove, spec.kernel_id)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(patient(30)):
             while await terminal.read():
                 pass
         await terminal.close()

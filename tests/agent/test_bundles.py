@@ -17,6 +17,7 @@ from backendai.wire.bundles import LARGEST_BUNDLED_LOG
 from backendai.wire.messages import KernelReport, KernelState, SyncDown, SyncUp
 from tests.agent.http_portal import NODE_TOKEN, HttpPortal
 from tests.agent.portal import make_spec
+from tests.patience import patient
 
 UP = SyncUp(boot_id="b", version="1", backend="simulated", architecture="x86_64", gateway_url="", capacity={})
 
@@ -32,7 +33,7 @@ class Held:
     def send(self, questions: Sequence[int]) -> list[int]:
         self.sent.append(list(questions))
         self.begun.release()
-        self.may.wait(10)
+        self.may.wait(patient(10))
         return [self._reply(one) for one in questions]
 
 

@@ -20,6 +20,7 @@ from backendai.agent.guest.carrying import WINDOW, Carrier
 from backendai.agent.guest.sockets import short_address
 from backendai.agent.guest_host import PROGRAM, GuestPlace, program
 from backendai.agent.guest_links import GuestLinks
+from tests.patience import patient
 
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -67,7 +68,7 @@ async def said(pair: Pair, data: bytes) -> bytes:
     reader, writer = await pair.open()
     writer.write(data)
     writer.write_eof()
-    heard = await asyncio.wait_for(reader.read(), 20)
+    heard = await asyncio.wait_for(reader.read(), patient(20))
     writer.close()
     return heard
 
@@ -77,7 +78,7 @@ def test_connections_are_whole_however_much_they_carry_and_leave_nothing() -> No
         pair, large = Pair(answer), os.urandom(5 * WINDOW)
         heard = await asyncio.gather(said(pair, large), said(pair, b"a"), said(pair, b""))
         assert heard == [b"heard " + large, b"heard a", b"heard "]
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(patient(10)):
             while not (pair.inside.is_idle and pair.outside.is_idle):
                 await asyncio.sleep(0.01)
 
@@ -186,7 +187,7 @@ def test_a_guest_answers_through_one_stream_and_the_program_ends_with_it(tmp_pat
         for _ in range(3):
             reader, writer = await links.open(_KERNEL)
             writer.write(json.dumps({"op": "list", "path": "", "limit": 5}).encode() + b"\n")
-            assert "entries" in json.loads(await asyncio.wait_for(reader.read(), 20))
+            assert "entries" in json.loads(await asyncio.wait_for(reader.read(), patient(20)))
             writer.close()
         links.close()
         running.cancel()

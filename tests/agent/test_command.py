@@ -23,9 +23,9 @@ from backendai.wire.broker_accounts import account_name, make_account
 from backendai.wire.messages import KernelSpec
 from backendai.wire.queues import broker_address
 from tests.agent.http_portal import JOIN_TOKEN, HttpPortal
-from tests.agent.node import wait_until
 from tests.agent.portal import make_spec
 from tests.brokers import OwnBroker, own_broker
+from tests.patience import patient, until
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -56,7 +56,7 @@ def agents(tmp_path: Path) -> Iterator[list[AgentProcess]]:
     yield started
     for agent in started:
         agent.process.kill()
-        agent.process.wait(10)
+        agent.process.wait(patient(10))
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def test_it_joins_and_works_by_sync_alone_when_there_is_no_broker(
     first = AgentProcess(data, "--join", portal.url, "--token", JOIN_TOKEN)
     agents.append(first)
     spec = portal.want(make_spec())
-    wait_until(lambda: portal.status[spec.kernel_id] == "RUNNING", 30)
+    until(lambda: portal.status[spec.kernel_id] == "RUNNING", 30)
     credentials = data / "credentials.json"
     assert credentials.stat().st_mode & 0o777 == 0o600
     assert json.loads(credentials.read_text())["portal_url"] == portal.url
@@ -93,7 +93,7 @@ def test_it_joins_and_works_by_sync_alone_when_there_is_no_broker(
 
     agents.append(AgentProcess(data))
     seen = len(portal.syncs)
-    wait_until(lambda: len(portal.syncs) > seen + 1, 30)
+    until(lambda: len(portal.syncs) > seen + 1, 30)
     assert [one.kernel_id for one in portal.syncs[-1].kernels] == [spec.kernel_id]
     assert len(portal.joins) == 1
     assert portal.syncs[-1].gateway_url == portal.joins[0].gateway_url  # the port was kept
@@ -108,7 +108,7 @@ def test_it_takes_hints_under_an_account_that_can_do_nothing_else_and_survives_w
     told = {"BACKENDAI_SYNC_INTERVAL": "20", "REDIS_URL": broker.url}
     agent = AgentProcess(tmp_path / "agent", "--join", portal.url, "--token", JOIN_TOKEN, **told)
     agents.append(agent)
-    wait_until(lambda: len(portal.syncs) >= 2, 30)  # the second comes when the broker is connected
+    until(lambda: len(portal.syncs) >= 2, 30)  # the second comes when the broker is connected
     kept = tmp_path / "agent" / "broker.json"
     assert kept.stat().st_mode & 0o777 == 0o600
 
@@ -121,20 +121,20 @@ def test_it_takes_hints_under_an_account_that_can_do_nothing_else_and_survives_w
         server.lpush("node.n1", junk)
     for _ in range(5):
         hints.send_task("node.start_kernel", args=[str(uuid4()), 1], queue="node.n1", ignore_result=True)
-    wait_until(lambda: len(portal.fetches) >= 5)
+    until(lambda: len(portal.fetches) >= 5)
     spec = starts_by_hint(portal, hints)
     assert portal.fetches[-1] == spec.kernel_id
     assert len(portal.fetches) == 6  # forged starts were asked after and came to nothing
     assert len(portal.status) == 2
     portal.terminate(spec.kernel_id)
     hints.send_task("node.stop_kernel", args=[str(spec.kernel_id), 1], queue="node.n1", ignore_result=True)
-    wait_until(lambda: portal.status[spec.kernel_id] == "TERMINATED")
+    until(lambda: portal.status[spec.kernel_id] == "TERMINATED")
 
     broker.kill()
     late = portal.want(make_spec())
-    wait_until(lambda: portal.status[late.kernel_id] == "RUNNING")
+    until(lambda: portal.status[late.kernel_id] == "RUNNING")
     broker.start()  # without its accounts: they were in memory only
-    wait_until(lambda: any(client["user"] == portal.broker_user for client in server.client_list()), 30)
+    until(lambda: any(client["user"] == portal.broker_user for client in server.client_list()), 30)
     starts_by_hint(portal, hints)
     assert agent.end() == 0, agent.output
     assert "Unrecoverable" not in agent.output
@@ -149,7 +149,7 @@ def starts_by_hint(portal: HttpPortal, hints: Celery) -> KernelSpec:
     """Return a kernel that a hint has started."""
     spec = portal.want(make_spec())
     hints.send_task("node.start_kernel", args=[str(spec.kernel_id), 1], queue="node.n1", ignore_result=True)
-    wait_until(lambda: portal.status[spec.kernel_id] == "RUNNING")
+    until(lambda: portal.status[spec.kernel_id] == "RUNNING")
     return spec
 
 
@@ -205,7 +205,7 @@ def test_it_works_and_ends_in_good_order_with_a_broker_that_never_was_there(
     agent = AgentProcess(tmp_path / "agent", "--join", portal.url, "--token", JOIN_TOKEN)
     agents.append(agent)
     spec = portal.want(make_spec())
-    wait_until(lambda: portal.status[spec.kernel_id] == "RUNNING", 30)
+    until(lambda: portal.status[spec.kernel_id] == "RUNNING", 30)
     assert agent.end(signal.SIGINT) == 0, agent.output
     assert portal.syncs[-1].draining
 
@@ -216,13 +216,13 @@ def test_it_adopts_its_kernels_after_being_killed(
     data = tmp_path / "agent"
     agents.append(AgentProcess(data, "--join", portal.url, "--token", JOIN_TOKEN))
     specs = [portal.want(make_spec()) for _ in range(20)]
-    wait_until(lambda: any(portal.status[spec.kernel_id] == "RUNNING" for spec in specs), 30)
+    until(lambda: any(portal.status[spec.kernel_id] == "RUNNING" for spec in specs), 30)
     agents[0].process.kill()
-    agents[0].process.wait(10)
+    agents[0].process.wait(patient(10))
     agents.append(AgentProcess(data))
-    wait_until(lambda: all(portal.status[spec.kernel_id] == "RUNNING" for spec in specs), 30)
+    until(lambda: all(portal.status[spec.kernel_id] == "RUNNING" for spec in specs), 30)
     seen = len(portal.syncs)
-    wait_until(lambda: len(portal.syncs) > seen + 1)
+    until(lambda: len(portal.syncs) > seen + 1)
     assert len(portal.syncs[-1].kernels) == 20
 
 
@@ -234,7 +234,7 @@ def test_it_joins_again_with_its_token_when_the_portal_forgot_it(
     forgotten = {"portal_url": portal.url, "name": "n1", "token": "old", "broker_url": "", "deployment": "old"}
     (data / "credentials.json").write_text(json.dumps(forgotten | {"public_key": ""}))
     agents.append(AgentProcess(data, BACKENDAI_JOIN_TOKEN=JOIN_TOKEN))
-    wait_until(lambda: bool(portal.syncs), 30)
+    until(lambda: bool(portal.syncs), 30)
     assert len(portal.joins) == 1
 
 
@@ -262,7 +262,7 @@ def test_it_refuses_a_data_folder_that_another_agent_uses(
 ) -> None:
     data = tmp_path / "agent"
     agents.append(AgentProcess(data, "--join", portal.url, "--token", JOIN_TOKEN))
-    wait_until(lambda: bool(portal.syncs), 30)
+    until(lambda: bool(portal.syncs), 30)
     second = AgentProcess(data)
     agents.append(second)
     assert second.process.wait(30) == 1

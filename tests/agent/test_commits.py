@@ -13,7 +13,8 @@ from backendai.wire.commits import COMMIT, CommitSpec
 from backendai.wire.node_jobs import JobState, NodeJobOrder, NodeJobSpec
 from backendai.wire.pulls import RegistryAccess
 from tests.agent.memory_backend import Entry
-from tests.agent.node import Node, wait_until
+from tests.agent.node import Node
+from tests.patience import until
 
 ACCOUNT = RegistryAccess(username="robot", password="correct horse")
 
@@ -85,7 +86,7 @@ def test_what_nobody_wants_any_more_is_removed_at_once(when: str, monkeypatch: p
         monkeypatch.setattr(node.backend, "push_image", lambda spec, progress: node.portal.jobs.clear() or "")
     node.begin(commit_id)
     if when == "pushed":
-        wait_until(lambda: any(report.progress == 0.5 for report in node.portal.job_reports))
+        until(lambda: any(report.progress == 0.5 for report in node.portal.job_reports))
         del node.portal.jobs[commit_id]
     node.settle()
     assert node.backend.said[-1] == "drop" and node.backend.pulled == {"python"}
@@ -97,7 +98,7 @@ def test_a_node_that_stops_gives_up_a_push_and_begins_anew_later(monkeypatch: py
     node.backend.pull_gate.clear()
     commit_id = node.want(push=True)
     node.begin(commit_id)
-    wait_until(lambda: "push" in node.backend.said)
+    until(lambda: "push" in node.backend.said)
     node.jobs.drain()
     node.settle()
     assert "DONE" not in node.states() and commit_id in node.portal.jobs

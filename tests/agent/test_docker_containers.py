@@ -11,9 +11,10 @@ from docker import APIClient
 
 from backendai.agent.backends.base import BackendError, StartFailed
 from backendai.agent.backends.docker import DockerBackend
-from tests.agent.contract_tools import NewSpec, ended_of, until
+from tests.agent.contract_tools import NewSpec, ended_of
 from tests.agent.docker_tools import shell
 from tests.certificates import certificate
+from tests.patience import until
 
 pytestmark = pytest.mark.docker
 

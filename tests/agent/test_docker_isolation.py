@@ -18,9 +18,10 @@ from docker import APIClient
 from backendai.agent.backends.docker import DockerBackend
 from backendai.agent.backends.docker_firewall import Firewall
 from backendai.wire.messages import KernelSpec
-from tests.agent.contract_tools import NewSpec, until
+from tests.agent.contract_tools import NewSpec
 from tests.agent.docker_tools import shell, started_at
 from tests.agent.prerequisites import need_program, need_root
+from tests.patience import until
 
 pytestmark = [pytest.mark.core, pytest.mark.docker]
 SERVE = "echo hello >index.html; exec httpd -f -p 8000"

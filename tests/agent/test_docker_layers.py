@@ -14,10 +14,11 @@ from backendai.agent.backends.docker import DockerBackend
 from backendai.agent.backends.docker_create import container_body
 from backendai.agent.backends.docker_engine import Engine
 from backendai.agent.backends.docker_layers import Layer, Layers, can_size_layers
-from tests.agent.contract_tools import NewSpec, until
+from tests.agent.contract_tools import NewSpec
 from tests.agent.docker_tools import shell
 from tests.agent.prerequisites import need_root
 from tests.agent.specs import make_spec
+from tests.patience import until
 
 MIB = 2**20
 NOBODY = Engine("unix:///nowhere", "test", "n1")

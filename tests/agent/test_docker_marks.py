@@ -13,9 +13,10 @@ from docker import APIClient
 from backendai.agent.backends import docker_warm
 from backendai.agent.backends.base import ImageNotFound
 from backendai.agent.backends.docker import DockerBackend
-from tests.agent.contract_tools import NewSpec, until
+from tests.agent.contract_tools import NewSpec
 from tests.agent.docker_tools import holders_of, started_at
 from tests.agent.warm_tools import Reopen, agents_with_warm_networks, filled, network_of, stopped_filling, unused
+from tests.patience import until
 
 pytestmark = pytest.mark.docker
 

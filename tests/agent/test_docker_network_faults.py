@@ -17,7 +17,7 @@ from backendai.agent.backends import docker_engine, docker_holder, docker_start,
 from backendai.agent.backends.base import BackendError
 from backendai.agent.backends.docker import DockerBackend
 from backendai.agent.backends.docker_holder import Holders
-from tests.agent.contract_tools import NewSpec, until
+from tests.agent.contract_tools import NewSpec
 from tests.agent.docker_tools import holders_of, shell, started_at
 from tests.agent.warm_tools import (
     Reopen,
@@ -29,6 +29,7 @@ from tests.agent.warm_tools import (
     stopped_filling,
     unused,
 )
+from tests.patience import until
 
 pytestmark = pytest.mark.docker
 

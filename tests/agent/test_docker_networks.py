@@ -21,7 +21,7 @@ from backendai.agent.backends.docker_holder import IMAGE, can_hold
 from backendai.agent.config import read_settings
 from backendai.core.errors import UserError
 from backendai.wire.messages import KernelSpec
-from tests.agent.contract_tools import NewSpec, ended_of, until
+from tests.agent.contract_tools import NewSpec, ended_of
 from tests.agent.docker_tools import holders_of, shell, started_at
 from tests.agent.test_docker_backend import TestDockerBackend as DockerContract
 from tests.agent.warm_tools import (
@@ -36,6 +36,7 @@ from tests.agent.warm_tools import (
     stopped_filling,
     unused,
 )
+from tests.patience import until
 
 pytestmark = pytest.mark.docker
 SERVE = "echo hello >index.html; exec httpd -f -p 8000"

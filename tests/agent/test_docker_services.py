@@ -15,9 +15,10 @@ from docker import APIClient
 from backendai.agent.app_starts import AppStarts, AppState
 from backendai.agent.backends.base import KernelGone
 from backendai.agent.backends.docker import DockerBackend
-from tests.agent.contract_tools import NewSpec, until
+from tests.agent.contract_tools import NewSpec
 from tests.agent.docker_tools import shell
 from tests.agent.images import ensure_service_image
+from tests.patience import patient, until
 
 pytestmark = [pytest.mark.docker]
 
@@ -70,7 +71,7 @@ def test_the_node_reaches_it_and_other_kernels_do_not(
     assert look(starts_of(backend), kernel, "notes", 8000).state == "ready"
     assert backend.services is not None
     address = backend.services.address(kernel)
-    with urllib.request.urlopen(f"http://{address}:8000/", timeout=10) as page:
+    with urllib.request.urlopen(f"http://{address}:8000/", timeout=patient(10)) as page:
         assert b"Notes" in page.read()
     if os.geteuid() != 0 or not shutil.which("iptables"):
         return

@@ -17,7 +17,8 @@ from backendai.agent.backends.docker_usage import ContainerUsage
 from backendai.agent.usage import UsageSampler
 from backendai.wire.messages import KernelSpec
 from backendai.wire.usage import KernelUsage
-from tests.agent.contract_tools import NewSpec, until
+from tests.agent.contract_tools import NewSpec
+from tests.patience import until
 
 pytestmark = pytest.mark.docker
 MIB = 2**20

@@ -23,6 +23,7 @@ from backendai.wire.tickets import new_private_key, public_key_of, sign_ticket
 from tests.agent.fake_services import FakeServices
 from tests.agent.memory_backend import Entry, MemoryBackend
 from tests.agent.specs import make_spec
+from tests.patience import patient
 
 pytestmark = pytest.mark.asyncio
 KEY = new_private_key()
@@ -57,7 +58,7 @@ async def setting() -> AsyncIterator[Setting]:
 
 async def close_code(websocket: aiohttp.ClientWebSocketResponse) -> int | None:
     while not websocket.closed:
-        await asyncio.wait_for(websocket.receive(), 5)
+        await asyncio.wait_for(websocket.receive(), patient(5))
     return websocket.close_code
 
 
@@ -77,7 +78,7 @@ async def test_it_hangs_up_on_the_shell_when_the_client_leaves() -> None:
     async with setting() as here:
         async with here.terminal() as websocket:
             await websocket.receive_json()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(patient(5)):
             while not here.backend.terminals[0].closed:
                 await asyncio.sleep(0.01)
 
@@ -103,12 +104,12 @@ async def test_it_stops_reading_the_shell_when_nobody_acknowledges() -> None:
             terminal.output.put_nowait(b"x" * 16384)
         received = 0
         while received < WINDOW_BYTES:
-            received += len(await asyncio.wait_for(websocket.receive_bytes(), 5))
+            received += len(await asyncio.wait_for(websocket.receive_bytes(), patient(5)))
         await asyncio.sleep(0.05)
         assert terminal.read_bytes == WINDOW_BYTES
         await websocket.send_json({"type": "ack", "bytes": 65536})
         for _ in range(4):
-            received += len(await asyncio.wait_for(websocket.receive_bytes(), 5))
+            received += len(await asyncio.wait_for(websocket.receive_bytes(), patient(5)))
         await asyncio.sleep(0.05)
         assert terminal.read_bytes == received == WINDOW_BYTES + 65536
 
@@ -120,7 +121,7 @@ async def test_it_takes_keys_while_the_window_is_full() -> None:
         terminal.output.put_nowait(b"x" * WINDOW_BYTES)
         await websocket.receive_bytes()
         await websocket.send_bytes(b"\x03")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(patient(5)):
             while terminal.output.empty():
                 await asyncio.sleep(0.01)
         assert terminal.output.get_nowait() == b"\x03"
@@ -156,7 +157,7 @@ async def test_it_has_no_window_for_clients_that_say_so() -> None:
             here.backend.terminals[0].output.put_nowait(b"x" * 16384)
         received = 0
         while received < 100 * 16384:
-            received += len(await asyncio.wait_for(websocket.receive_bytes(), 5))
+            received += len(await asyncio.wait_for(websocket.receive_bytes(), patient(5)))
 
 
 @pytest.mark.parametrize(

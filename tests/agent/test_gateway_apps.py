@@ -23,6 +23,7 @@ from backendai.agent.roster import Roster
 from backendai.wire.tickets import new_private_key, public_key_of, sign_ticket
 from tests.agent.fake_services import FakeServices
 from tests.agent.memory_backend import Entry, MemoryBackend
+from tests.patience import patient
 
 pytestmark = pytest.mark.asyncio
 KEY = new_private_key()
@@ -51,7 +52,7 @@ class Setting:
         ticket = self.ticket(**over)
         request = f"GET /kernels/{self.kernel_id}/app HTTP/1.1\r\nHost: node\r\nAuthorization: Ticket {ticket}\r\n"
         writer.write(f"{request}Connection: Upgrade\r\nUpgrade: tcp\r\n\r\n".encode())
-        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)
+        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), patient(5))
         writer.write(b"early ")
         return head, reader, writer
 
@@ -110,7 +111,7 @@ async def test_it_passes_every_byte_both_ways_from_the_first_to_the_last() -> No
         assert head.startswith(b"HTTP/1.1 101 ")
         writer.write(bytes(range(256)))
         writer.write_eof()
-        assert await asyncio.wait_for(reader.read(), 5) == b"hello early " + bytes(range(256)) + b" bye"
+        assert await asyncio.wait_for(reader.read(), patient(5)) == b"hello early " + bytes(range(256)) + b" bye"
         writer.close()
 
 
@@ -121,13 +122,15 @@ async def test_it_goes_through_the_guest_where_the_kernel_has_no_address(tmp_pat
         assert head.startswith(b"HTTP/1.1 101 ")
         writer.write(bytes(range(256)) * 2**14)
         writer.write_eof()
-        assert await asyncio.wait_for(reader.read(), 5) == b"hello early " + bytes(range(256)) * 2**14 + b" bye"
+        assert (
+            await asyncio.wait_for(reader.read(), patient(5)) == b"hello early " + bytes(range(256)) * 2**14 + b" bye"
+        )
         writer.close()
         here.services.addresses, before = ["127.0.0.2"], len(here.connections)  # where nothing listens
         _, reader, writer = await here.tunnel()
-        assert await asyncio.wait_for(reader.readexactly(12), 5) == b"hello early "
+        assert await asyncio.wait_for(reader.readexactly(12), patient(5)) == b"hello early "
         writer.transport.abort()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(patient(5)):
             while not here.connections[before].transport.is_closing():
                 await asyncio.sleep(0.01)
         head, *_ = await here.tunnel(port=1)
@@ -146,7 +149,7 @@ async def test_it_lets_a_slow_reader_slow_the_sender_down() -> None:
         assert before < 4 * BIG, "somebody keeps everything in memory"
         count = 0
         while count < len(b"early ") + 4 * BIG:
-            count += len(await asyncio.wait_for(reader.read(2**20), 5))
+            count += len(await asyncio.wait_for(reader.read(2**20), patient(5)))
         await sending
         writer.close()
 
@@ -154,13 +157,13 @@ async def test_it_lets_a_slow_reader_slow_the_sender_down() -> None:
 async def test_it_ends_both_sides_when_one_goes() -> None:
     async with setting() as here:
         _, reader, _ = await here.tunnel()
-        await asyncio.wait_for(reader.readexactly(6), 5)
+        await asyncio.wait_for(reader.readexactly(6), patient(5))
         here.connections[0].transport.abort()
-        assert await asyncio.wait_for(reader.read(), 5) == b""
+        assert await asyncio.wait_for(reader.read(), patient(5)) == b""
         _, reader, writer = await here.tunnel()
-        await asyncio.wait_for(reader.readexactly(6), 5)
+        await asyncio.wait_for(reader.readexactly(6), patient(5))
         writer.transport.abort()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(patient(5)):
             while not here.connections[1].transport.is_closing():
                 await asyncio.sleep(0.01)
 
@@ -180,7 +183,7 @@ async def test_a_client_that_leaves_while_the_app_is_reached_is_no_fault(
     async with setting() as here:
         with pytest.raises(asyncio.IncompleteReadError):
             await here.tunnel()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(patient(5)):
             while not (here.connections and here.connections[0].transport.is_closing()):
                 await asyncio.sleep(0.01)
     assert [record for record in caplog.records if record.levelname == "ERROR"] == []
@@ -189,9 +192,9 @@ async def test_a_client_that_leaves_while_the_app_is_reached_is_no_fault(
 async def test_it_cuts_tunnels_when_the_agent_goes() -> None:
     async with setting() as here:
         _, reader, _ = await here.tunnel()
-        await asyncio.wait_for(reader.readexactly(6), 5)
+        await asyncio.wait_for(reader.readexactly(6), patient(5))
         await here.gateway.close_websockets()
-        assert await asyncio.wait_for(reader.read(), 5) == b""
+        assert await asyncio.wait_for(reader.read(), patient(5)) == b""
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from backendai.agent.guest_links import SOCKET, GuestLinks, GuestMissing
 from tests.agent.guest_contract import Asker, text_of
 from tests.agent.interpreters import ensure_jupyter_environments
 from tests.agent.specs import make_spec
+from tests.patience import patient
 
 pytestmark = [pytest.mark.long]
 ENDED = ("FINISHED", "LOST", "CANCELLED")
@@ -131,7 +132,7 @@ class Pretender(GuestPlace):
         self.launched.set()
 
     async def dial(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        await asyncio.wait_for(self.launched.wait(), 5)
+        await asyncio.wait_for(self.launched.wait(), patient(5))
         connection = socket.socket(socket.AF_UNIX)
         connection.connect(str(self._folder / SOCKET))
         connection.setblocking(False)
@@ -158,7 +159,7 @@ async def test_a_greeting_that_is_none_is_hung_up_on(pretender: Pretender, greet
     reader, writer = await pretender.dial()
     writer.write(greeting)
     with contextlib.suppress(ConnectionError):
-        assert await asyncio.wait_for(reader.read(), 20) == b""
+        assert await asyncio.wait_for(reader.read(), patient(20)) == b""
     assert not opening.done()
     _, control = await pretender.dial()
     control.write(b'{"hello": 1}\n')
@@ -205,7 +206,7 @@ async def test_what_a_guest_said_before_it_left_does_not_keep_its_connection(pre
     control.write(b'{"hello": 1}\n' + b'{"works": true}\n' * 2000)
     await control_reader.readline()
     control.close()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(patient(10)):
         while any("_greet" in str(task.get_coro()) for task in asyncio.all_tasks()):
             await asyncio.sleep(0.05)
     opening.cancel()

@@ -19,6 +19,7 @@ from backendai.agent.guest.journal import Journal, RunLog
 from backendai.agent.guest.run import FINISHED, RUNNING, Run, new_record
 from backendai.agent.guest_host import GuestPlace
 from backendai.agent.guest_links import GuestLinks
+from tests.patience import patient
 
 pytestmark = pytest.mark.asyncio
 
@@ -65,7 +66,7 @@ class Reader:
 
     async def until(self, count: int) -> None:
         """Wait until so many answers have come."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(patient(10)):
             while len(self.lines) < count:
                 await asyncio.sleep(0)
 

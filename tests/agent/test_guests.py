@@ -22,6 +22,7 @@ from tests.agent.guest_contract import Asker, GuestContract, ProgramContract, re
 from tests.agent.interpreters import ensure_jupyter_environments
 from tests.agent.specs import make_spec
 from tests.agent.test_process_backend import data, isolation  # noqa: F401
+from tests.patience import patient
 
 
 @pytest.fixture
@@ -191,7 +192,7 @@ class TestJupyter(ProgramContract):
             lost = await asker.run("import os, time; os.kill(os.getppid(), 9); time.sleep(60)")
             assert (lost["state"], lost["reason"]) == ("LOST", "interpreter-ended"), lost
             looks = f"import os\ntry: os.kill({child}, 0)\nexcept ProcessLookupError: print('gone')"
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(patient(20)):
                 while text_of(await asker.run(looks)) != "gone\n":  # until it is reaped
                     await asyncio.sleep(0.05)
 

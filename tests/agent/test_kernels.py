@@ -13,8 +13,9 @@ from backendai.agent.watcher import Watcher
 from backendai.wire.messages import KernelReport, KernelState
 from backendai.wire.pulls import RegistryAccess
 from tests.agent.memory_backend import Entry
-from tests.agent.node import Node, wait_until
+from tests.agent.node import Node
 from tests.agent.portal import make_spec
+from tests.patience import until
 
 
 def start(node: Node, **over: object):
@@ -60,7 +61,7 @@ def test_it_starts_no_more_kernels_at_once_than_its_lane_is_wide() -> None:
     specs = [node.portal.want(make_spec()) for _ in range(12)]
     for spec in specs:
         node.kernels.start_soon(spec.kernel_id, 1)
-    wait_until(lambda: node.backend.starting == 4)
+    until(lambda: node.backend.starting == 4)
     node.backend.start_gate.set()
     node.settle()
     assert node.backend.most_starting == 4
@@ -75,7 +76,7 @@ def test_it_ends_kernels_while_all_starts_hang() -> None:
         node.kernels.start_soon(node.portal.want(make_spec()).kernel_id, 1)
     node.portal.terminate(running)
     node.kernels.stop_soon(running, 1)
-    wait_until(lambda: node.portal.status[running] == "TERMINATED")
+    until(lambda: node.portal.status[running] == "TERMINATED")
     node.backend.start_gate.set()
     node.settle()
 
@@ -125,7 +126,7 @@ def test_it_pulls_a_missing_image_and_says_how_far_it_is() -> None:
     node.portal.access = RegistryAccess(username="robot", password="correct horse")
     spec = node.portal.want(make_spec(image="big"))
     node.kernels.start_soon(spec.kernel_id, 1)
-    wait_until(lambda: any(report.progress == 0.5 for report in node.portal.reports))
+    until(lambda: any(report.progress == 0.5 for report in node.portal.reports))
     far = next(report for report in node.portal.reports if report.progress)
     assert (far.fetched_bytes, far.image_bytes) == (2**30, 2**31)
     node.backend.pull_gate.set()
@@ -144,7 +145,7 @@ def test_it_starts_other_kernels_while_one_pulls() -> None:
         node.kernels.start_soon(node.portal.want(make_spec(image="big")).kernel_id, 1)
     quick = node.portal.want(make_spec())
     node.kernels.start_soon(quick.kernel_id, 1)
-    wait_until(lambda: node.portal.status[quick.kernel_id] == "RUNNING")
+    until(lambda: node.portal.status[quick.kernel_id] == "RUNNING")
     node.backend.pull_gate.set()
     node.settle()
 
@@ -154,7 +155,7 @@ def test_it_gives_up_a_pull_that_was_ordered_to_stop() -> None:
     node.backend.pull_gate.clear()
     spec = node.portal.want(make_spec(image="big"))
     node.kernels.start_soon(spec.kernel_id, 1)
-    wait_until(lambda: "pull" in node.backend.said)
+    until(lambda: "pull" in node.backend.said)
     node.portal.terminate(spec.kernel_id)
     node.kernels.stop_soon(spec.kernel_id, 1)
     node.settle()
@@ -167,7 +168,7 @@ def test_it_ends_at_once_while_a_registry_says_nothing() -> None:
     node.backend.pull = lambda *args, **options: silence.wait(30)
     spec = node.portal.want(make_spec(image="big"))
     node.kernels.start_soon(spec.kernel_id, 1)
-    wait_until(lambda: (holder := node.lanes.holder(spec.kernel_id)) is not None and holder.is_pulling)
+    until(lambda: (holder := node.lanes.holder(spec.kernel_id)) is not None and holder.is_pulling)
     node.portal.terminate(spec.kernel_id)
     node.kernels.stop_soon(spec.kernel_id, 1)
     assert node.portal.states(spec.kernel_id)[-1] == "TERMINATED"
@@ -299,7 +300,7 @@ def test_it_stops_a_kernel_whose_stop_overtook_its_start() -> None:
     node.backend.start_gate.clear()
     spec = node.portal.want(make_spec())
     node.kernels.start_soon(spec.kernel_id, 1)
-    wait_until(lambda: node.backend.starting == 1)
+    until(lambda: node.backend.starting == 1)
     node.portal.terminate(spec.kernel_id)
     node.kernels.stop_soon(spec.kernel_id, 1)
     node.backend.start_gate.set()
@@ -313,7 +314,7 @@ def start_late(node: Node):
     node.backend.start_gate.clear()
     spec = node.portal.want(make_spec(create_timeout=0.01))
     node.kernels.start_soon(spec.kernel_id, 1)
-    wait_until(lambda: node.backend.starting == 1)
+    until(lambda: node.backend.starting == 1)
     time.sleep(0.02)  # the deadline itself
     node.kernels.give_up_overdue()
     node.kernels.give_up_overdue()
@@ -377,9 +378,9 @@ def test_it_learns_at_once_from_the_watcher_that_a_kernel_ended() -> None:
     node.backend.exit(kernel_id, 1)
     node.backend.events.put(KernelEvent(kernel_id))
     node.backend.events.put(KernelEvent(uuid4()))
-    wait_until(lambda: node.portal.status[kernel_id] == "TERMINATED")
+    until(lambda: node.portal.status[kernel_id] == "TERMINATED")
     node.backend.events.put(None)
-    wait_until(lambda: bool(pokes))
+    until(lambda: bool(pokes))
     watcher.stop()
     node.backend.events.put(None)
 
@@ -423,7 +424,7 @@ def test_it_lets_no_start_make_anything_while_a_sweep_decides_what_belongs_to_no
 
     def sweep(live: set[object]) -> None:
         node.kernels.start_soon(spec.kernel_id, 1)
-        wait_until(lambda: node.portal.fetches == [spec.kernel_id])
+        until(lambda: node.portal.fetches == [spec.kernel_id])
         time.sleep(0.05)  # long enough for a start that does not wait
         made_during_sweep.extend(node.backend.said)
 
@@ -439,7 +440,7 @@ def test_it_keeps_an_order_to_stop_that_waits_when_something_less_urgent_comes()
     node.backend.start_gate.clear()
     spec = node.portal.want(make_spec())
     node.kernels.start_soon(spec.kernel_id, 1)
-    wait_until(lambda: node.backend.starting == 1)
+    until(lambda: node.backend.starting == 1)
     node.kernels.stop_soon(spec.kernel_id, 1)
     node.kernels.look_soon(spec.kernel_id, 1)
     node.backend.start_gate.set()

@@ -26,11 +26,12 @@ from backendai.agent.ports import NotListening, Ports
 from backendai.wire.messages import HomeFile, Peer
 from backendai.wire.splice import Side, splice
 from tests.agent.backend_contract import BackendContract
-from tests.agent.contract_tools import NewSpec, ask, ended_of, until
+from tests.agent.contract_tools import NewSpec, ask, ended_of
 from tests.agent.images import SERVICE_IMAGE, SERVICE_LABEL, TMUX_IMAGE
 from tests.agent.kubernetes_bed import bed, ensure_bed, namespace
 from tests.agent.specs import make_spec
 from tests.agent.stream_contract import StreamContract
+from tests.patience import patient, until
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(300)]
 Open = Callable[..., KubernetesBackend]
@@ -215,7 +216,7 @@ def answer_of(ports: Ports, kernel_id: UUID) -> bytes:
         joined.cancel()
         return seen
 
-    return asyncio.run(asyncio.wait_for(ask(), 20))
+    return asyncio.run(asyncio.wait_for(ask(), patient(20)))
 
 
 class TestKubernetesBackend(BackendContract):

@@ -18,10 +18,11 @@ from backendai.agent.backends.kubernetes import KubernetesBackend
 from backendai.agent.backends.kubernetes_access import find_access
 from backendai.agent.backends.kubernetes_api import ApiError
 from backendai.agent.kubernetes_settings import PoolSettings
-from tests.agent.contract_tools import NewSpec, until
+from tests.agent.contract_tools import NewSpec
 from tests.agent.images import TINY_IMAGE
 from tests.agent.kubernetes_bed import bed, ensure_bed, kubectl, namespace
 from tests.agent.specs import make_spec
+from tests.patience import patient, until
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(400)]
 
@@ -53,7 +54,7 @@ def new_spec() -> NewSpec:
 
 def end_of(backend: KubernetesBackend, spec: object, seconds: float) -> str:
     """Return why a kernel ended, within so many seconds."""
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + patient(seconds)
     while time.monotonic() < deadline:
         if (ended := backend.ended(spec.kernel_id)) is not None:  # type: ignore[attr-defined]
             return ended.reason
@@ -138,7 +139,7 @@ def test_a_registry_that_says_nothing_costs_the_patience_of_a_pull_and_leaves_no
         with pytest.raises(ImageNotFound):
             backend.start(new_spec(image=image, create_timeout=20.0))
     assert backend.kernels() == []
-    until(lambda: not json.loads(kubectl("-n", place[0], "get", "pods", "-o", "json"))["items"], patience=60)
+    until(lambda: not json.loads(kubectl("-n", place[0], "get", "pods", "-o", "json"))["items"])
 
 
 @pytest.mark.ci
@@ -157,7 +158,7 @@ def test_a_namespace_that_is_deleted_takes_the_rights_along_and_nothing_is_concl
     spec = new_spec()
     backend.start(spec)
     kubectl("delete", "namespace", place[0], "--wait=false")
-    until(lambda: "cannot" in _fault_of(backend), patience=60)
+    until(lambda: "cannot" in _fault_of(backend))
     for ask in (backend.kernels, lambda: backend.ended(spec.kernel_id), lambda: backend.start(new_spec())):
         with pytest.raises(BackendError) as error:
             ask()
@@ -188,7 +189,7 @@ def test_a_node_that_is_silent_is_unknown_and_one_that_is_deleted_is_lost(
         assert backend.kernels() == []
     finally:
         bed("start", "kubelet")
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + patient(60)
         while f"node/{node}" not in kubectl("get", "nodes", "-o", "name") and time.monotonic() < deadline:
             time.sleep(0.5)
         kubectl("wait", "--for=condition=Ready", f"node/{node}", "--timeout=60s")
@@ -199,7 +200,7 @@ def test_a_network_that_enforces_nothing_is_found_out(place: tuple[str, Path], t
     pool = PoolSettings(reach="direct", probe_image=TINY_IMAGE)
     backend = KubernetesBackend(tmp_path, find_access(place[1]), pool, deployment="test", agent="n2")
     backend.setup()
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + patient(120)
     while not backend._probe.verdict and time.monotonic() < deadline:
         time.sleep(0.5)
     assert backend._probe.verdict == "open"

@@ -15,10 +15,10 @@ from backendai.agent.backends.kubernetes import KubernetesBackend
 from backendai.agent.backends.kubernetes_access import Access
 from backendai.agent.backends.kubernetes_logs import _EXCUSE
 from backendai.agent.kubernetes_settings import PoolSettings
-from tests.agent.contract_tools import until
 from tests.agent.kubernetes_fake import Cluster
 from tests.agent.kubernetes_paper import backend, cluster, name_of
 from tests.agent.specs import make_spec
+from tests.patience import patient, until
 
 __all__ = ["backend", "cluster"]  # fixtures
 
@@ -80,7 +80,7 @@ def test_a_start_goes_on_when_the_watch_is_cut(cluster: Cluster, backend: Kubern
     cluster.cut_watches()
     running = [{"name": "main", "state": {"running": {}}}]
     cluster.change(name_of(spec), phase="Running", containerStatuses=running)
-    thread.join(10)
+    thread.join(patient(10))
     assert [one.adopted for one in started] == [False]
 
 

@@ -19,10 +19,11 @@ from backendai.agent.kubernetes_settings import PoolSettings
 from backendai.agent.kubernetes_storage import PoolStorage
 from backendai.agent.mounts.hosts import StorageHosts
 from backendai.wire.mounts import MountSpec
-from tests.agent.contract_tools import NewSpec, ended_of, until
+from tests.agent.contract_tools import NewSpec, ended_of
 from tests.agent.kubernetes_bed import ensure_bed, kubectl, namespace
 from tests.agent.specs import make_spec
 from tests.mount_tools import folder_on_disk, root_on_disk
+from tests.patience import until
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.long, pytest.mark.timeout(300)]
 OWNER = 1000

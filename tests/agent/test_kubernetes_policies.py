@@ -12,10 +12,10 @@ import pytest
 from backendai.agent.backends import kubernetes_cluster
 from backendai.agent.backends.kubernetes import KubernetesBackend
 from backendai.agent.kubernetes_settings import PoolSettings
-from tests.agent.contract_tools import until
 from tests.agent.kubernetes_fake import Cluster
 from tests.agent.kubernetes_paper import backend, cluster, name_of
 from tests.agent.specs import make_spec
+from tests.patience import patient, until
 
 __all__ = ["backend", "cluster"]  # fixtures
 
@@ -78,7 +78,7 @@ def test_a_pod_that_hangs_holds_up_the_names_of_its_own_session_only(
 
     def output_of(api: Any, pod: str, command: list[str]) -> tuple[bytes, int]:
         if pod == name_of(stuck):
-            hangs.wait(20)
+            hangs.wait(patient(20))
         written.append(pod)
         return b"", 0
 
@@ -94,7 +94,7 @@ def test_a_pod_that_hangs_holds_up_the_names_of_its_own_session_only(
     assert name_of(well) in written and name_of(stuck) not in written
     hangs.set()
     for thread in threads:
-        thread.join(10)
+        thread.join(patient(10))
     assert name_of(stuck) in written
 
 

@@ -18,10 +18,10 @@ from backendai.agent.kubernetes_storage import PoolStorage
 from backendai.agent.machine import Machine
 from backendai.core.slots import Slots
 from backendai.wire.mounts import MountSpec
-from tests.agent.contract_tools import until
 from tests.agent.kubernetes_fake import Cluster, serving
 from tests.agent.kubernetes_paper import backend, cluster
 from tests.agent.specs import make_spec
+from tests.patience import until
 
 __all__ = ["backend", "cluster"]  # fixtures
 

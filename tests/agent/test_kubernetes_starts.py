@@ -14,10 +14,10 @@ from backendai.agent.backends.base import Fetched, ImageNotFound, StaleGeneratio
 from backendai.agent.backends.kubernetes import KubernetesBackend
 from backendai.agent.kubernetes_settings import PoolSettings
 from backendai.wire.pulls import RegistryAccess
-from tests.agent.contract_tools import until
 from tests.agent.kubernetes_fake import Cluster
 from tests.agent.kubernetes_paper import backend, cluster, name_of
 from tests.agent.specs import make_spec
+from tests.patience import until
 
 __all__ = ["backend", "cluster"]  # fixtures
 

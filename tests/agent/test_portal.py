@@ -19,6 +19,7 @@ from tests.agent.http_portal import NODE_TOKEN, HttpPortal
 from tests.agent.memory_backend import MemoryBackend
 from tests.agent.node import Node
 from tests.agent.portal import make_spec
+from tests.patience import patient
 
 
 @pytest.fixture
@@ -118,6 +119,6 @@ def test_it_asks_again_when_the_portal_hangs_up_on_a_kept_connection() -> None:
     client = PortalClient(f"http://127.0.0.1:{listener.getsockname()[1]}", NODE_TOKEN)
     assert client.fetch_spec(uuid4()) is None
     assert client.fetch_spec(uuid4()) is None
-    thread.join(5)
+    thread.join(patient(5))
     listener.close()
     assert len(requests) == 3

@@ -30,10 +30,11 @@ from backendai.agent.backends.process_folder import KernelFolder
 from backendai.agent.backends.process_sandbox import Isolation, probe
 from tests.agent.backend_contract import BackendContract
 from tests.agent.cluster_tools import cluster_specs, run
-from tests.agent.contract_tools import NewSpec, ended_of, read_until, until
+from tests.agent.contract_tools import NewSpec, ended_of, read_until
 from tests.agent.prerequisites import need_program, need_root
 from tests.agent.specs import make_spec
 from tests.certificates import certificate
+from tests.patience import until
 
 HERE = probe()
 NO_SANDBOX = Isolation(None, "the test wants none", root=os.geteuid() == 0)

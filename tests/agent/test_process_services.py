@@ -20,6 +20,7 @@ from backendai.agent.guest_links import GuestLinks
 from backendai.agent.ports import Ports
 from tests.agent.specs import make_spec
 from tests.agent.test_process_backend import data, isolation  # noqa: F401
+from tests.patience import patient
 
 SERVER = """
 import os, socket, sys
@@ -80,7 +81,7 @@ def kernel(backend: ProcessBackend) -> Iterator[Callable[[], UUID]]:
 
 
 async def settled(starts: AppStarts, kernel_id: UUID, service: str, port: int) -> AppState:
-    async with asyncio.timeout(40):
+    async with asyncio.timeout(patient(40)):
         while (state := await starts.look(kernel_id, service, port)).state == "starting":
             await asyncio.sleep(0.05)
     return state

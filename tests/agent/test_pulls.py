@@ -9,7 +9,8 @@ from backendai.agent.job_kinds.pull import Handler
 from backendai.agent.jobs.running import NodeJobs
 from backendai.wire.node_jobs import NodeJobOrder, NodeJobSpec
 from backendai.wire.pulls import PULL, PullWork, RegistryAccess
-from tests.agent.node import Node, wait_until
+from tests.agent.node import Node
+from tests.patience import until
 
 ACCOUNT = RegistryAccess(username="robot", password="correct horse")
 
@@ -81,13 +82,13 @@ def test_a_pull_that_is_cancelled_stops_and_one_on_a_node_that_ends_begins_anew_
     node.backend.pull_gate.clear()
     pull_id = node.want()
     node.begin(pull_id)
-    wait_until(lambda: any(report.progress == 0.5 for report in node.portal.job_reports))
+    until(lambda: any(report.progress == 0.5 for report in node.portal.job_reports))
     del node.portal.jobs[pull_id]
     node.settle()
     assert node.backend.pulled == {"python"}
     other = node.want()
     node.begin(other)
-    wait_until(lambda: node.backend.said.count("pull") == 2)
+    until(lambda: node.backend.said.count("pull") == 2)
     node.jobs.drain()
     node.settle()
     assert "DONE" not in node.states() and other in node.portal.jobs

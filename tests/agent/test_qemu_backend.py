@@ -39,7 +39,7 @@ from backendai.wire.splice import Side, splice
 from tests.agent.backend_contract import BackendContract
 from tests.agent.cluster_tools import HOSTILE, cluster_specs
 from tests.agent.cluster_tools import run as run_cluster
-from tests.agent.contract_tools import NewSpec, ended_of, until
+from tests.agent.contract_tools import NewSpec, ended_of
 from tests.agent.guest_contract import ECHO, Asker, ProgramContract, text_of
 from tests.agent.images import (
     LINKED_IMAGE,
@@ -59,6 +59,7 @@ from tests.agent.qemu_bed import EMULATED_START, machine_settings
 from tests.agent.specs import make_spec
 from tests.agent.stream_contract import StreamContract
 from tests.mount_tools import folder_on_disk, root_on_disk
+from tests.patience import patient, until
 
 pytestmark = [pytest.mark.qemu, pytest.mark.docker, pytest.mark.timeout(300)]
 Open = Callable[..., QemuBackend]
@@ -417,7 +418,7 @@ def answer_of(ports: Ports, kernel_id: UUID) -> bytes:
         joined.cancel()
         return seen
 
-    return asyncio.run(asyncio.wait_for(ask(), 20))
+    return asyncio.run(asyncio.wait_for(ask(), patient(20)))
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from backendai.agent.backends.qemu_channel import (
 )
 from backendai.agent.backends.qemu_mux import Mux, Refused
 from backendai.agent.guest.sockets import listen
+from tests.patience import patient
 
 
 class Guest:
@@ -38,7 +39,7 @@ class Guest:
     async def next(self, *kinds: Kind) -> Frame:
         """Return the next frame of these kinds; credit is left out unless it is asked for."""
         loop = asyncio.get_running_loop()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(patient(10)):
             while True:
                 while self._waiting:
                     frame = self._waiting.pop(0)
@@ -62,7 +63,7 @@ async def machine(
         yield mux, Guest(theirs)
     finally:
         theirs.close()
-        await asyncio.wait_for(running, 5)
+        await asyncio.wait_for(running, patient(5))
 
 
 async def connection() -> tuple[asyncio.StreamReader, asyncio.StreamWriter, socket.socket]:
@@ -125,7 +126,7 @@ async def test_a_stream_carries_both_ways_and_ends_with_both_sides() -> None:
         await guest.send(end(asked.stream))
         assert await loop.sock_recv(near, 100) == b"answer"
         assert await loop.sock_recv(near, 100) == b""
-        await asyncio.wait_for(joined, 5)
+        await asyncio.wait_for(joined, patient(5))
 
 
 @pytest.mark.asyncio
@@ -164,7 +165,7 @@ async def test_a_sender_waits_for_credit_and_other_streams_go_on() -> None:
         for near in nears:
             near.close()
         assert {(await guest.next(Kind.END)).stream, (await guest.next(Kind.END)).stream} == {2, 4}
-        await asyncio.wait_for(asyncio.gather(*tasks), 10)
+        await asyncio.wait_for(asyncio.gather(*tasks), patient(10))
 
 
 @pytest.mark.asyncio
@@ -177,7 +178,7 @@ async def test_a_terminal_is_hung_up_when_its_agent_is_gone() -> None:
         joined = asyncio.create_task(mux.join(await opened, (reader, writer)))
         near.close()
         assert (await guest.next(Kind.END)).stream == asked.stream
-        await asyncio.wait_for(joined, 5)
+        await asyncio.wait_for(joined, patient(5))
 
 
 @pytest.mark.asyncio
@@ -223,6 +224,6 @@ async def test_a_guest_that_does_not_keep_to_the_protocol_is_let_go(frames: list
     stream = await opened
     with contextlib.suppress(OSError):
         await guest.send(*frames)
-    await asyncio.wait_for(running, 5)
+    await asyncio.wait_for(running, patient(5))
     assert stream.ended.is_set()
     theirs.close()

@@ -25,11 +25,11 @@ from backendai.agent.backends.qemu_channel import program_words
 from backendai.agent.backends.qemu_network import MachineNetwork
 from backendai.agent.qemu_settings import MachineSettings
 from backendai.wire.capabilities import Capability
-from tests.agent.contract_tools import until
 from tests.agent.images import ensure_tiny_image
 from tests.agent.prerequisites import need_program, need_root
 from tests.agent.qemu_bed import EMULATED_START, machine_settings
 from tests.agent.specs import make_spec
+from tests.patience import until
 
 SMALL = {"cpu": "1", "mem": str(224 * 2**20)}
 NEAR, HIDDEN, METADATA, BRIDGED = "10.213.7.2", "10.213.7.3", "169.254.169.254", "10.213.8.2"

@@ -34,6 +34,7 @@ from backendai.core.errors import UserError
 from backendai.ops.doctor import qemu as doctor_qemu
 from backendai.ops.doctor.qemu import qemu
 from tests.agent.specs import make_spec
+from tests.patience import patient
 from tests.slow_machines import make_machine
 
 Entry = tuple[str, bytes | str | None]  # a file's content, a link's target after "->" or "=>", None: a folder
@@ -318,7 +319,7 @@ async def test_a_guest_that_says_nothing_for_too_long_is_ended(tmp_path: Path, m
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(runner.over.wait(), 0.05)
     runner.heard_at -= qemu_runner._LONGEST_SILENCE
-    await asyncio.wait_for(runner.over.wait(), 10)
+    await asyncio.wait_for(runner.over.wait(), patient(10))
     watching.cancel()
     assert "said nothing for 600 seconds" in runner._ending()["message"]
 

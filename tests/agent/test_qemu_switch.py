@@ -11,6 +11,7 @@ import pytest
 
 from backendai.agent.backends import qemu_switch
 from backendai.agent.backends.qemu_switch import Switch, hardware_address
+from tests.patience import patient
 
 EVERYBODY = b"\xff" * 6
 pytestmark = pytest.mark.asyncio
@@ -30,7 +31,7 @@ class Port:
         await asyncio.get_running_loop().sock_sendall(self.cable, frame)
 
     async def next(self) -> bytes:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(patient(10)):
             frame = await asyncio.get_running_loop().sock_recv(self.cable, 65536)
         return frame[14:]
 

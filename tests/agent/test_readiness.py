@@ -6,8 +6,9 @@ from collections.abc import Callable
 from uuid import UUID
 
 from backendai.wire.messages import KernelReport, KernelState
-from tests.agent.node import Node, wait_until
+from tests.agent.node import Node
 from tests.agent.portal import make_spec
+from tests.patience import until
 
 CHECK = {"tcp": 8786, "within": 30}
 
@@ -42,7 +43,7 @@ def test_a_kernel_whose_program_never_listens_fails_with_that_reason_and_its_log
 
 def test_a_program_that_ends_before_it_listens_is_an_end_like_any_other() -> None:
     node, kernel_id = starting(lambda kernel, port: False)
-    wait_until(lambda: node.portal.states(kernel_id) == ["CREATING"])
+    until(lambda: node.portal.states(kernel_id) == ["CREATING"])
     node.backend.exit(kernel_id, 5)
     node.settle()
     assert (last(node).state, last(node).exit_code) == (KernelState.TERMINATED, 5)
@@ -50,7 +51,7 @@ def test_a_program_that_ends_before_it_listens_is_an_end_like_any_other() -> Non
 
 def test_an_order_to_stop_ends_the_wait() -> None:
     node, kernel_id = starting(lambda kernel, port: False)
-    wait_until(lambda: node.portal.states(kernel_id) == ["CREATING"])
+    until(lambda: node.portal.states(kernel_id) == ["CREATING"])
     node.kernels.stop_soon(kernel_id, 1)
     node.settle()
     assert last(node).state == KernelState.TERMINATED and kernel_id not in node.backend.entries
@@ -58,7 +59,7 @@ def test_an_order_to_stop_ends_the_wait() -> None:
 
 def test_an_agent_that_stops_leaves_the_kernel_and_the_next_one_goes_on_waiting() -> None:
     node, kernel_id = starting(lambda kernel, port: False)
-    wait_until(lambda: node.portal.states(kernel_id) == ["CREATING"])
+    until(lambda: node.portal.states(kernel_id) == ["CREATING"])
     node.kernels.drain()
     node.settle()
     assert kernel_id in node.backend.entries

@@ -12,6 +12,7 @@ import pytest
 
 from backendai.agent.guest import shells
 from backendai.agent.guest.frames import EXIT, INPUT, STDOUT, frame, read
+from tests.patience import patient
 
 pytestmark = pytest.mark.asyncio
 _TERMINAL = {"rows": 24, "cols": 80}
@@ -64,7 +65,7 @@ class Client:
 
     async def close(self) -> None:
         self.writer.close()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(patient(20)):
             await self.serving
 
 
@@ -83,7 +84,7 @@ async def test_a_client_that_ends_before_its_program_starts_has_left_after_its_l
     while not reader._eof:  # type: ignore[attr-defined]
         await asyncio.sleep(0.01)
     client.run(f"cat > {tmp_path}/heard & exec sleep 600")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(patient(20)):
         await client.serving
     await client.close()
 
@@ -102,7 +103,7 @@ async def test_the_exit_status_comes_after_all_output_though_the_client_is_slow(
             await asyncio.sleep(0.05)
     await asyncio.sleep(0.6)  # without a fault nothing happens meanwhile
     await client.begin()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(patient(20)):
         assert len(await client.output()) == int(sent.read_text())
     await client.close()
 
@@ -114,11 +115,11 @@ async def test_nothing_follows_the_exit_status_though_others_write_to_the_termin
     await client.connect()
     client.run("trap '' HUP; (while echo noise; do sleep 0.01; done) & echo last", pty=_TERMINAL)
     await client.begin()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(patient(20)):
         assert b"last\r\n" in await client.output()
     await asyncio.sleep(0.3)  # the guest waits until its client has left
     client.writer.write_eof()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(patient(20)):
         assert await client.reader.read() == b""
     await client.close()
 
@@ -128,7 +129,7 @@ async def test_others_that_never_stop_writing_do_not_hold_up_the_exit_status(cli
     await client.connect()
     client.run("trap '' HUP; yes & echo last", pty=_TERMINAL)
     await client.begin()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(patient(10)):
         while (await read(client.reader))[0] != EXIT:
             await asyncio.sleep(0.01)
     await client.close()
@@ -143,7 +144,7 @@ async def test_a_client_that_reads_late_is_no_fault_of_the_guest(client: Client)
     while writer.transport.get_write_buffer_size() < 64 * 1024:
         await asyncio.sleep(0.01)
     client.writer.write_eof()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(patient(20)):
         await client.serving
         while await client.reader.read(65536):
             pass

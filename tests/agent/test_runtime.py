@@ -22,8 +22,8 @@ from backendai.agent.runtime import AgentRuntime
 from backendai.wire.messages import KernelSighting
 from backendai.wire.tickets import new_private_key, public_key_of, sign_ticket
 from tests.agent.memory_backend import MemoryBackend
-from tests.agent.node import wait_until
 from tests.agent.portal import AGENT, DEPLOYMENT, FakePortal, make_spec
+from tests.patience import patient, until
 
 KEY = new_private_key()
 
@@ -58,7 +58,7 @@ class Whole:
 def whole(tmp_path: Path) -> Iterator[Whole]:
     whole = Whole(tmp_path / "agent")
     whole.runtime.start()
-    wait_until(lambda: bool(whole.portal.syncs))
+    until(lambda: bool(whole.portal.syncs))
     yield whole
     whole.runtime.stop(timeout=1)
 
@@ -69,7 +69,7 @@ def test_it_says_that_it_is_well(whole: Whole) -> None:
 
 
 def test_it_keeps_the_public_key_that_the_portal_names(whole: Whole, tmp_path: Path) -> None:
-    wait_until(lambda: load_credentials(tmp_path / "agent") is not None)
+    until(lambda: load_credentials(tmp_path / "agent") is not None)
     kept = load_credentials(tmp_path / "agent")
     assert kept is not None and kept.public_key == public_key_of(KEY)
 
@@ -80,17 +80,17 @@ def test_it_finishes_what_is_under_way_and_begins_nothing_new(tmp_path: Path) ->
     whole.backend.start_gate.clear()
     spec = whole.portal.want(make_spec())
     whole.runtime.start_kernel(spec.kernel_id, 1)
-    wait_until(lambda: whole.backend.starting == 1)
+    until(lambda: whole.backend.starting == 1)
     stopping = Thread(target=whole.runtime.stop)
     stopping.start()
-    wait_until(lambda: whole.healthz()["status"] == "draining")
+    until(lambda: whole.healthz()["status"] == "draining")
     late = whole.portal.want(make_spec())
     whole.runtime.start_kernel(late.kernel_id, 1)
     synced = len(whole.portal.syncs)
-    wait_until(lambda: len(whole.portal.syncs) > synced + 2)  # sync goes on
+    until(lambda: len(whole.portal.syncs) > synced + 2)  # sync goes on
     assert whole.portal.syncs[-1].draining
     whole.backend.start_gate.set()
-    stopping.join(10)
+    stopping.join(patient(10))
     assert not stopping.is_alive()
     assert whole.portal.status[spec.kernel_id] == "RUNNING"
     assert late.kernel_id not in whole.backend.entries
@@ -103,10 +103,10 @@ def test_it_stops_in_time_when_a_start_hangs(tmp_path: Path) -> None:
     whole.backend.start_gate.clear()
     spec = whole.portal.want(make_spec())
     whole.runtime.start_kernel(spec.kernel_id, 1)
-    wait_until(lambda: whole.backend.starting == 1)
+    until(lambda: whole.backend.starting == 1)
     stopping = Thread(target=whole.runtime.stop, kwargs={"timeout": 0.1})
     stopping.start()
-    stopping.join(10)
+    stopping.join(patient(10))
     assert not stopping.is_alive()
     whole.backend.start_gate.set()
 
@@ -115,7 +115,7 @@ def test_it_reports_kernels_that_end_with_the_agent(tmp_path: Path) -> None:
     whole = Whole(tmp_path / "agent")
     whole.runtime.start()
     spec = whole.portal.want(make_spec())
-    wait_until(lambda: whole.portal.status[spec.kernel_id] == "RUNNING")
+    until(lambda: whole.portal.status[spec.kernel_id] == "RUNNING")
 
     def end_all() -> None:
         for entry in whole.backend.entries.values():
@@ -129,7 +129,7 @@ def test_it_reports_kernels_that_end_with_the_agent(tmp_path: Path) -> None:
 
 def test_it_opens_a_terminal_of_a_kernel_it_started_and_closes_it_with_1012(whole: Whole) -> None:
     spec = whole.portal.want(make_spec())
-    wait_until(lambda: whole.portal.status[spec.kernel_id] == "RUNNING")
+    until(lambda: whole.portal.status[spec.kernel_id] == "RUNNING")
     assert asyncio.run(_attach_until_closed(whole, spec.kernel_id)) == 1012
 
 
@@ -143,7 +143,7 @@ async def _attach_until_closed(whole: Whole, kernel_id: object) -> int | None:
         assert await websocket.receive_json() == {"type": "ready"}
         stopping = asyncio.create_task(asyncio.to_thread(whole.runtime.stop))
         while not websocket.closed:
-            await asyncio.wait_for(websocket.receive(), 10)
+            await asyncio.wait_for(websocket.receive(), patient(10))
         await stopping
         return websocket.close_code
 
@@ -163,7 +163,7 @@ def test_it_ends_itself_for_the_other_backend_only_when_nothing_is_here(
     try:
         spec = whole.portal.want(make_spec())
         whole.runtime.start_kernel(spec.kernel_id, 1)
-        wait_until(lambda: whole.portal.status.get(spec.kernel_id) == "RUNNING")
+        until(lambda: whole.portal.status.get(spec.kernel_id) == "RUNNING")
         mark_native(tmp_path / "agent", wanted=True)
         _two_more_syncs(whole)
         assert not ended, "a kernel runs"
@@ -172,11 +172,11 @@ def test_it_ends_itself_for_the_other_backend_only_when_nothing_is_here(
         assert not ended, "an engine that does not answer may run anything"
         monkeypatch.setattr(whole.backend, "kernels", listed)
         whole.portal.terminate(spec.kernel_id)
-        wait_until(lambda: bool(ended))
+        until(lambda: bool(ended))
     finally:
         whole.runtime.stop(timeout=1)
 
 
 def _two_more_syncs(whole: Whole) -> None:
     synced = len(whole.portal.syncs)
-    wait_until(lambda: len(whole.portal.syncs) > synced + 2)
+    until(lambda: len(whole.portal.syncs) > synced + 2)

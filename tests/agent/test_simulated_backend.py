@@ -17,6 +17,7 @@ from tests.agent.backend_contract import BackendContract
 from tests.agent.contract_tools import NewSpec, ended_of
 from tests.agent.fakes import EngineDown, FailsAtOnce, FailsLate, InstantBackend, NeverStarts, SlowBackend
 from tests.agent.specs import make_spec
+from tests.patience import patient
 
 ROOM = Slots.parse({"cpu": 64, "mem": "256g"})
 QUICK = SimulatedDurations(start_seconds=1, line_seconds=1, time_scale=0.01)
@@ -76,7 +77,7 @@ class TestSimulatedBackend(BackendContract):
     async def test_it_follows_a_log_until_the_kernel_ends(self, backend: Backend, new_spec: NewSpec) -> None:
         spec = new_spec(session_type="batch", command=self.prints_then_waits)
         await asyncio.to_thread(backend.start, spec)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(patient(30)):
             pieces = [piece async for piece in backend.follow_log(spec.kernel_id, tail=None, follow=True)]
         assert len(pieces) > 1, "it was not followed but read at its end"
         assert b"".join(pieces).splitlines()[1:] == [b"line-%d" % number for number in range(1, 21)]

@@ -11,8 +11,9 @@ from backendai.agent.backends.base import Ended
 from backendai.agent.portal import PortalRefused, PortalUnreachable
 from backendai.wire.messages import SyncDown, SyncUp
 from tests.agent.memory_backend import Entry
-from tests.agent.node import Node, wait_until
+from tests.agent.node import Node
 from tests.agent.portal import make_spec
+from tests.patience import until
 
 
 def test_it_starts_what_waits_on_its_first_sync() -> None:
@@ -208,11 +209,11 @@ def test_it_touches_nothing_while_the_portal_is_away_and_goes_on_when_it_is_back
     node.sync()
     node.portal.down = True
     node.loop.start()
-    wait_until(lambda: node.loop._failures >= 2)
+    until(lambda: node.loop._failures >= 2)
     assert node.backend.entries[spec.kernel_id].ended is None
     node.portal.down = False
     seen = len(node.portal.syncs)
-    wait_until(lambda: len(node.portal.syncs) > seen)
+    until(lambda: len(node.portal.syncs) > seen)
     node.loop.stop(5)
 
 
@@ -224,14 +225,14 @@ def test_it_logs_a_refusal_once_until_something_changes(caplog: pytest.LogCaptur
     def refused_by(error: Exception) -> None:
         with mock.patch.object(node.portal, "sync", side_effect=error):
             failures = node.loop._failures
-            wait_until(lambda: (node.loop.poke(), node.loop._failures >= failures + 3)[1])
+            until(lambda: (node.loop.poke(), node.loop._failures >= failures + 3)[1])
 
     with caplog.at_level(logging.INFO, "backendai.agent.sync"):
         with mock.patch.object(node.portal, "sync", side_effect=refusal):
             node.loop.start()
-            wait_until(lambda: (node.loop.poke(), node.loop._failures >= 3)[1])
+            until(lambda: (node.loop.poke(), node.loop._failures >= 3)[1])
         refused_by(other)
-        wait_until(lambda: (node.loop.poke(), node.loop._failures == 0)[1])
+        until(lambda: (node.loop.poke(), node.loop._failures == 0)[1])
         node.loop.stop(5)
     logged = [record.getMessage() for record in caplog.records if record.name == "backendai.agent.sync"]
     about = [message for message in logged if "sync failed" in message or "takes syncs" in message]
@@ -245,9 +246,9 @@ def test_it_goes_on_after_an_error_nobody_expected() -> None:
     node = Node()
     node.backend.failure = RuntimeError("what is this")
     node.loop.start()
-    wait_until(lambda: node.loop._failures >= 1)
+    until(lambda: node.loop._failures >= 1)
     node.backend.failure = None
-    wait_until(lambda: len(node.portal.syncs) >= 1)
+    until(lambda: len(node.portal.syncs) >= 1)
     node.loop.stop(5)
 
 
@@ -255,9 +256,9 @@ def test_it_syncs_at_once_when_poked() -> None:
     node = Node()
     node.loop._own_interval = 3600
     node.loop.start()
-    wait_until(lambda: len(node.portal.syncs) == 1)
+    until(lambda: len(node.portal.syncs) == 1)
     node.loop.poke()
-    wait_until(lambda: len(node.portal.syncs) == 2)
+    until(lambda: len(node.portal.syncs) == 2)
     node.loop.stop(5)
 
 

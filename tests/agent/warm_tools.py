@@ -11,7 +11,7 @@ from docker import APIClient
 
 from backendai.agent.backends.docker import DockerBackend
 from backendai.wire.messages import KernelSpec
-from tests.agent.contract_tools import until
+from tests.patience import until
 
 READY = 2
 Reopen = Callable[..., DockerBackend]

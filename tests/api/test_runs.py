@@ -31,6 +31,7 @@ from tests.agent.specs import make_spec
 from tests.api.callers import SESSIONS, Caller
 from tests.cast import Cast
 from tests.factories import make_running_session
+from tests.patience import patient
 from tests.realtime.sockets import script, socket
 from tests.web.conftest import browse  # noqa: F401
 
@@ -67,12 +68,12 @@ def node(session: ComputeSession) -> Iterator[SimulatedBackend]:
 
     thread = threading.Thread(target=asyncio.run, args=(serve(),), daemon=True)
     thread.start()
-    assert ready.wait(10)
+    assert ready.wait(patient(10))
     Agent.objects.filter(pk=kernel.agent_id).update(gateway_url=f"http://127.0.0.1:{address[0]}")
     yield backend
     backend.close()
     loops[0][0].call_soon_threadsafe(loops[0][1].set)
-    thread.join(5)
+    thread.join(patient(5))
 
 
 @pytest.fixture

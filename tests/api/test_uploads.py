@@ -17,6 +17,7 @@ from backendai.compute.models import ComputeSession
 from backendai.gateways.guests import GuestTarget
 from tests.cast import Cast
 from tests.factories import make_running_session
+from tests.patience import patient
 from tests.realtime.sockets import script
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.asyncio]
@@ -74,7 +75,7 @@ async def answer(request: ApplicationCommunicator) -> tuple[int, bytes]:
 async def test_the_first_piece_is_there_before_the_last_is_sent(cast: Cast, written: Written) -> None:
     request = await upload(cast.alice, "PUT", "data/x.bin")
     await send(request, b"first")
-    assert await asyncio.wait_for(written.pieces.get(), 10) == ("data/x.bin", b"first")
+    assert await asyncio.wait_for(written.pieces.get(), patient(10)) == ("data/x.bin", b"first")
     assert not written.ended
     await send(request, b" last", more=False)
     assert await answer(request) == (201, b'{"size":10,"etag":"1-2-3"}')
@@ -84,9 +85,9 @@ async def test_the_first_piece_is_there_before_the_last_is_sent(cast: Cast, writ
 async def test_a_sender_that_leaves_ends_the_upload(cast: Cast, written: Written) -> None:
     request = await upload(cast.alice, "PUT", "x")
     await send(request, b"half")
-    await asyncio.wait_for(written.pieces.get(), 10)
+    await asyncio.wait_for(written.pieces.get(), patient(10))
     await request.send_input({"type": "http.disconnect"})
-    await request.wait(10)
+    await request.wait(patient(10))
     assert written.ended == []
 
 
@@ -107,7 +108,7 @@ async def test_a_form_brings_several_files_as_they_come(cast: Cast, written: Wri
     for start in range(0, len(body), 7001):
         await send(request, body[start : start + 7001])
     while written.files.get("sub/b.bin", b"")[:6] != large[:6]:
-        await asyncio.wait_for(written.pieces.get(), 10)
+        await asyncio.wait_for(written.pieces.get(), patient(10))
     await send(request, b"", more=False)
     status, said = await answer(request)
     assert (status, written.files) == (201, {"a.txt": b"one", "sub/b.bin": large})

@@ -36,6 +36,7 @@ from tests.agent.fake_services import FakeServices
 from tests.agent.memory_backend import Entry, MemoryBackend
 from tests.cast import make_cast
 from tests.factories import make_agent, report_of
+from tests.patience import patient
 from tests.serving.world import a_revision, make_endpoint
 
 
@@ -189,13 +190,11 @@ class Stage:
 
     async def until(self, condition: Any, *, steps: bool = True) -> None:
         """Let the platform work until something is so; a limit for broken tests only."""
-        for _ in range(600):
-            if await sync_to_async(condition)():
-                return
-            if steps:
-                await self.step()
-            await asyncio.sleep(0.05)
-        raise AssertionError("it did not come about")
+        async with asyncio.timeout(patient(60)):
+            while not await sync_to_async(condition)():
+                if steps:
+                    await self.step()
+                await asyncio.sleep(0.05)
 
     async def until_ready(self, number: int) -> None:
         """Let so many replicas be READY, and known to the proxy."""

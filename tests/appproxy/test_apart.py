@@ -17,6 +17,7 @@ from backendai.cluster.site import change_site
 from backendai.compute.services.public_apps import open_to_everybody
 from tests.appproxy.stage import Stage, lead_to, stage
 from tests.appproxy.test_raw import send
+from tests.patience import patient
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.asyncio]
 _UPGRADE = "Connection: Upgrade\r\nUpgrade: websocket"
@@ -116,7 +117,7 @@ async def test_an_answer_before_the_body_was_sent_ends_the_connection() -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", here.port)
         head = f"POST /lazy HTTP/1.1\r\nHost: {here.netloc}\r\nCookie: {mine}\r\nContent-Length: 50\r\n\r\n"
         writer.write(head.encode() + b"only a part")
-        assert b" 200 OK" in await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)
+        assert b" 200 OK" in await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), patient(5))
         assert (await here.ask("GET", "/next", cookie=mine)).status == 200
         writer.close()
         assert app.lines == [b"POST /lazy HTTP/1.1", b"GET /next HTTP/1.1"]

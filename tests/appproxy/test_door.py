@@ -27,6 +27,7 @@ from backendai.compute.services.apps import host_of
 from backendai.compute.services.ending import terminate_session
 from backendai.gateways import guard
 from tests.appproxy.stage import Stage, stage
+from tests.patience import patient
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.asyncio]
 ENTER, OPEN = "/.backendai/enter", "/.backendai/open"
@@ -138,7 +139,7 @@ async def test_access_ends_when_its_owner_loses_it_also_for_what_is_open(impatie
         stream = await here.ask("GET", "/wait", cookie=cookie)
         assert await stream.content.read(5) == b"first"
         await sync_to_async(globals()[how])(here)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(patient(10)):
             await here.app.reader_left.wait()
             while not websocket.closed:
                 await websocket.receive()
@@ -276,7 +277,7 @@ async def test_the_app_sees_that_a_websockets_visitor_has_left(politely: bool) -
                 await websocket.close()
             else:
                 websocket._response.connection.transport.abort()  # type: ignore[union-attr]
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(patient(5)):
                 while here.app.websockets_left == number:
                     await asyncio.sleep(0.01)
         assert (await here.ask("GET", "/", cookie=cookie)).status == 200
@@ -330,7 +331,7 @@ async def test_it_hangs_up_on_the_app_when_the_reader_leaves() -> None:
         answer = await here.ask("GET", "/wait", cookie=await here.enter())
         assert await answer.content.read(5) == b"first"
         answer.close()
-        await asyncio.wait_for(here.app.reader_left.wait(), 5)
+        await asyncio.wait_for(here.app.reader_left.wait(), patient(5))
 
 
 async def test_a_request_that_changes_something_is_never_sent_twice() -> None:

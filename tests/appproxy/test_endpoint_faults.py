@@ -26,6 +26,7 @@ from backendai.serving.models import DesiredState, Endpoint, ReplicaSight
 from backendai.serving.services.endpoints import set_wish
 from backendai.serving.services.tokens import create_token, revoke_token
 from tests.appproxy.endpoint_stage import Stage, endpoint_stage
+from tests.patience import patient
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -206,7 +207,7 @@ def test_a_node_that_takes_a_connection_and_says_nothing_is_out_of_reach_soon() 
         connector = TunnelConnector(patience=0.05)
         async with new_client(replays=False, connector=connector) as client:
             with pytest.raises(NoTunnel) as caught:
-                await asyncio.wait_for(client.get(address_through(target, "/")), 10)
+                await asyncio.wait_for(client.get(address_through(target, "/")), patient(10))
             assert caught.value.code == "node-unreachable"
         await connector.close()
 

@@ -21,6 +21,7 @@ from backendai.serving.models import DesiredState, Endpoint, Replica, State
 from backendai.serving.services.endpoints import change_endpoint, set_wish
 from backendai.serving.services.tokens import create_token, revoke_token
 from tests.appproxy.endpoint_stage import endpoint_stage
+from tests.patience import patient
 from tests.serving.world import make_endpoint
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -134,7 +135,7 @@ def test_streams_pass_piece_by_piece_and_end_when_the_caller_leaves() -> None:
             answer = await here.ask(path="/stream")
             assert await answer.content.readany() == b"data: one\n\n"
             answer.close()
-            await asyncio.wait_for(model.left.wait(), 20)
+            await asyncio.wait_for(model.left.wait(), patient(20))
 
     asyncio.run(scene())
 
@@ -270,7 +271,7 @@ def test_a_look_that_has_begun_is_not_shared(tmp_path: Path, monkeypatch: pytest
 
         monkeypatch.setattr(keeper, "ask", slow)
         first = asyncio.create_task(keeper.look_anew())
-        await asyncio.wait_for(begun.wait(), 10)
+        await asyncio.wait_for(begun.wait(), patient(10))
         later = [asyncio.create_task(keeper.look_anew()) for _ in range(5)]
         await asyncio.sleep(0)
         go_on.set()
@@ -288,7 +289,7 @@ def test_a_database_that_stands_still_keeps_no_app_proxy_from_its_start(monkeypa
             monkeypatch.setattr(keeper_module, "PATIENCE_SECONDS", 600.0)
             monkeypatch.setattr(keeper_module, "read_table", lambda now: goes_on.wait())
             again = keeper_module.Keeper(book, lambda table: None)
-            await asyncio.wait_for(again.open(), 30)
+            await asyncio.wait_for(again.open(), patient(30))
             assert again.table.endpoints[here.endpoint.label].replicas
             goes_on.set()
             await again.close()

@@ -16,6 +16,7 @@ from backendai.appproxy import file_relay
 from backendai.storage.models import Folder, FolderGrant, StorageHost
 from backendai.storage.status import FolderStatus, Rights
 from tests.appproxy.folder_stage import PORTAL_ORIGIN, FolderStage, folder_stage
+from tests.patience import patient
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.asyncio]
 ENTER = "/.backendai/enter"
@@ -105,8 +106,8 @@ async def test_unsharing_ends_what_is_under_way() -> None:
         assert await answer.content.readexactly(1000)
         await FolderGrant.objects.all().adelete()
         with pytest.raises(aiohttp.ClientError):
-            await asyncio.wait_for(answer.read(), 15)
-        await asyncio.wait_for(here.files.left.wait(), 15)
+            await asyncio.wait_for(answer.read(), patient(15))
+        await asyncio.wait_for(here.files.left.wait(), patient(15))
 
 
 async def test_a_folder_in_the_trash_is_closed() -> None:

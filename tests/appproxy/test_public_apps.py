@@ -20,6 +20,7 @@ from backendai.compute.services.ending import terminate_session
 from backendai.compute.services.public_apps import close_to_others, open_to_everybody
 from backendai.gateways import guard
 from tests.appproxy.stage import Stage, stage
+from tests.patience import patient
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.asyncio]
 
@@ -92,7 +93,7 @@ async def test_what_is_open_is_cut_at_the_end(monkeypatch: pytest.MonkeyPatch) -
         stream = await here.ask("GET", "/wait")
         websocket = await here.websocket("")
         assert await stream.content.read(5) == b"first"
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(patient(10)):
             await here.app.reader_left.wait()
             while not websocket.closed:
                 await websocket.receive()

@@ -12,6 +12,7 @@ from backendai.appproxy import relay
 from backendai.compute.models import SessionTraffic
 from backendai.compute.services.traffic import Meter
 from tests.appproxy.stage import stage
+from tests.patience import patient
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.asyncio]
 
@@ -57,6 +58,6 @@ async def test_a_long_download_is_use_all_the_while(touched: list[Any]) -> None:
 async def test_it_is_written_to_the_database_without_anybody_waiting() -> None:
     async with stage() as here:
         await here.ask("GET", "/page", cookie=await here.enter())
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(patient(30)):
             while not await sync_to_async(SessionTraffic.objects.filter(session=here.session).exists)():
                 await asyncio.sleep(0.2)

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 from docker import APIClient
-from playwright.sync_api import expect
 
 from tests.agent.images import ensure_tmux_image
 from tests.browser.chromium import Chromium, open_chromium
 from tests.browser.visitor import Visitor, run_on
+from tests.patience import pytest_itemcollected as pytest_itemcollected
 from tests.system.client import Client
 from tests.system.images import ensure_tiny
 from tests.system.platform import Platform
@@ -24,7 +24,6 @@ from tests.system.platform import Platform
 Visit = Callable[..., Visitor]
 # Every page is looked at in the dark elsewhere; what a test does on it once more in the dark is for the long ones.
 THEMES = ["light", pytest.param("dark", marks=pytest.mark.long)]
-expect.set_options(timeout=20_000)  # the machine may be busy with containers
 
 
 @pytest.fixture(scope="package")

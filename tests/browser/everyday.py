@@ -10,6 +10,7 @@ from playwright.sync_api import expect
 from tests.browser.mounting import explorer_of, launch_with_folder, open_terminal
 from tests.browser.notebooks import run_cell
 from tests.browser.visitor import RESOURCES, Visitor
+from tests.patience import patient
 from tests.system.client import Client
 
 FOLDER = "corpus"
@@ -21,9 +22,9 @@ def walk_folder(visitor: Visitor, client: Client, *, amounts: Amounts, within: i
     ``within``: seconds that a start may take."""
     page = visitor.page
     train = launch_with_folder(visitor, "train", FOLDER, create=True, amounts=amounts)
-    open_terminal(visitor, train, within_ms=within * 1000)
+    open_terminal(visitor, train, within_ms=patient(within * 1000))
     visitor.type(f"echo loss-$((40+2)) > ~/{FOLDER}/model.txt; echo saved-$?")
-    expect(visitor.screen).to_contain_text("saved-0", timeout=within * 1000)
+    expect(visitor.screen).to_contain_text("saved-0", timeout=patient(within * 1000))
     explorer_of(visitor, FOLDER).get_by_role("link", name="model.txt", exact=True).click()
     expect(page.get_by_label("Text of the file")).to_have_value("loss-42\n")
     client.end(train)
@@ -49,13 +50,13 @@ def walk_cluster(visitor: Visitor, client: Client, *, amounts: Amounts, within: 
     if not has_files:
         expect(page.locator("#kernels-now")).to_contain_text("no host files and no SSH to each other")
     session = visitor.launch("#terminal")
-    expect(visitor.status).to_have_text("Running", timeout=3 * within * 1000)
+    expect(visitor.status).to_have_text("Running", timeout=patient(3 * within * 1000))
     expect(page.get_by_text("no host files and no SSH to each other")).to_have_count(0 if has_files else 1)
     # Nobody listens there: a refusal comes from the other kernel, and silence would say that there is none.
     ask = "until nc $one 9 2>&1 </dev/null | grep -q refused; do sleep 1; done; echo $one-is-there"
     visitor.type(f"for one in sub1 sub2; do {ask}; done")
     for name in ("sub1", "sub2"):
-        expect(visitor.screen).to_contain_text(f"{name}-is-there", timeout=within * 1000)
+        expect(visitor.screen).to_contain_text(f"{name}-is-there", timeout=patient(within * 1000))
     client.end(session)
 
 
@@ -66,9 +67,9 @@ def walk_notebook(visitor: Visitor, client: Client, *, resources: Amounts, withi
     client.wait_until_running(session["id"], within)
     page = visitor.page
     visitor.go(f"/sessions/{session['id']}/apps/jupyterlab/")
-    page.locator(".jp-LauncherCard[data-category=Notebook]").first.click(timeout=within * 1000)
-    expect(page.locator(".jp-Notebook .jp-CodeCell").first).to_be_visible(timeout=within * 1000)
-    run_cell(page, "print(6*7)", within_ms=within * 1000)
-    expect(page.locator(".jp-OutputArea-output pre", has_text="42").first).to_be_visible(timeout=within * 1000)
+    page.locator(".jp-LauncherCard[data-category=Notebook]").first.click(timeout=patient(within * 1000))
+    expect(page.locator(".jp-Notebook .jp-CodeCell").first).to_be_visible(timeout=patient(within * 1000))
+    run_cell(page, "print(6*7)", within_ms=patient(within * 1000))
+    expect(page.locator(".jp-OutputArea-output pre", has_text="42").first).to_be_visible(timeout=patient(within * 1000))
     page.context.close()
     client.end(session["id"])

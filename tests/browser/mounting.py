@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from playwright.sync_api import Page, expect
 
 from tests.browser.visitor import RESOURCES, REVIEW, Visitor
+from tests.patience import patient
 
 DATA = "Data & storage"
-STARTED_MS = 45_000
+STARTED_MS = patient(45_000)
 _AMOUNTS = {"CPU cores": "0.2", "Memory": "64m"}
 
 
@@ -52,7 +53,7 @@ def launch_with_folder(
     return page.url.partition("launched=")[2].partition(",")[0]
 
 
-def open_terminal(visitor: Visitor, session_id: str, *, within_ms: int = STARTED_MS) -> None:
+def open_terminal(visitor: Visitor, session_id: str, *, within_ms: float = STARTED_MS) -> None:
     """Open the terminal of a session once it runs."""
     visitor.go(f"/sessions/{session_id}/#terminal")
     expect(visitor.status).to_have_text("Running", timeout=within_ms)

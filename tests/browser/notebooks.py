@@ -9,9 +9,10 @@ from contextlib import suppress
 from playwright.sync_api import Error, Page, expect
 
 from tests.browser.visitor import Visitor
+from tests.patience import patient
 from tests.system.client import Body, Client
 
-SLOW_MS = 90_000
+SLOW_MS = patient(90_000)
 _EVENTS = """
 from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.compat.proto.summary_pb2 import Summary
@@ -51,7 +52,7 @@ def plot_and_save(page: Page, service: str) -> None:
         page.locator(".jp-Dialog .jp-mod-accept").click()
 
 
-def run_cell(page: Page, code: str, *, within_ms: int = SLOW_MS) -> None:
+def run_cell(page: Page, code: str, *, within_ms: float = SLOW_MS) -> None:
     """Type into the first cell and run it, once more when the page had no kernel yet. ``within_ms``: until it
     has one."""
     expect(page.locator(".jp-KernelName, .jp-Toolbar-kernelName").first).to_contain_text("Python 3", timeout=within_ms)

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tests.browser.visitor import run_on
+from tests.patience import until
 from tests.system.client import Client
 from tests.system.platform import Platform
-from tests.system.polling import until
 from tests.system.served import Load, Served
 
 _TRAINING = """

@@ -17,6 +17,7 @@ from tests.browser.chromium import Chromium, open_chromium
 from tests.browser.people import ADMIN
 from tests.browser.pictured_work import TRAINING_FILE, Work
 from tests.browser.visitor import Visitor
+from tests.patience import patient
 from tests.system.platform import ROOT, Platform
 
 FOLDER = ROOT / "docs" / "screenshots"
@@ -64,13 +65,13 @@ def _train(browser: Chromium, platform: Platform, path: str) -> None:
     visitor.go(f"{path}#terminal")
     visitor.type(TRAINING_FILE + _FILES)
     visitor.type("python -VV; nproc; python train.py 18 0.05")
-    expect(visitor.screen).to_contain_text("epoch  18/18", timeout=30_000)
+    expect(visitor.screen).to_contain_text("epoch  18/18", timeout=patient(30_000))
     visitor.go(f"{path}console/")
     expect(visitor.page.locator("#console-state")).to_have_text("Connected")
     for code in (_CODE, _PLOT):
         visitor.page.get_by_label("Code", exact=True).fill(code)
         visitor.page.keyboard.press("Shift+Enter")
-    expect(visitor.page.locator(".console-cell img")).to_be_visible(timeout=120_000)
+    expect(visitor.page.locator(".console-cell img")).to_be_visible(timeout=patient(120_000))
     visitor.leave()
 
 

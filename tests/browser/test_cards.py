@@ -10,11 +10,12 @@ from playwright.sync_api import expect
 from tests.browser.conftest import Visit
 from tests.browser.people import ALICE
 from tests.browser.visitor import unfold
+from tests.patience import patient
 from tests.system.client import Client
 
 pytestmark = [pytest.mark.browser, pytest.mark.docker, pytest.mark.system]
-STARTED_MS = 45_000
-ENDED_MS = 30_000
+STARTED_MS = patient(45_000)
+ENDED_MS = patient(30_000)
 # Somebody opens a card in the moment between its arrival and its first look, over a button that it covers.
 OPENS_AT_ONCE = """() => {
   const covered = document.createElement("button");

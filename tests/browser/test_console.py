@@ -14,6 +14,7 @@ from tests.agent.images import ensure_python_image
 from tests.browser.conftest import Visit
 from tests.browser.people import ALICE
 from tests.browser.visitor import Visitor
+from tests.patience import patient
 from tests.system.client import Client
 from tests.system.platform import Platform
 
@@ -306,7 +307,7 @@ def test_a_hundred_thousand_flushed_lines_leave_the_page_usable(visitor: Visitor
     code = page.get_by_label("Code", exact=True)
     code.press_sequentially("print(6*7)")
     expect(code).to_have_value("print(6*7)")
-    expect(state_of(cell)).to_have_text("Finished", timeout=120_000)
+    expect(state_of(cell)).to_have_text("Finished", timeout=patient(120_000))
     expect(cell.locator(".console-stdout")).to_contain_text("line 99999 xxxxxxxx\n")
     expect(cell.locator(".console-gap")).to_contain_text("earlier output are not shown")
     assert cell.evaluate("(one) => one.textContent.length") < 1_200_000

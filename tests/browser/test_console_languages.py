@@ -14,6 +14,7 @@ from tests.agent.interpreters import ensure_jupyter_environments
 from tests.browser.chromium import Chromium
 from tests.browser.people import ADMIN
 from tests.browser.visitor import Visitor, run_on
+from tests.patience import patient
 from tests.system.client import Body, Client
 from tests.system.platform import Platform
 
@@ -55,7 +56,7 @@ def test_two_languages_changing_displays_and_a_notebook_in_the_home_folder(
     code, last = page.get_by_label("Code", exact=True), page.locator(".console-cell:not([hidden])").last
     code.fill("from IPython.display import display\nshown = display('before', display_id=True)\nshown.update('after')")
     code.press("Shift+Enter")
-    expect(last.locator(".console-cell-state")).to_have_text("Finished", timeout=60_000)
+    expect(last.locator(".console-cell-state")).to_have_text("Finished", timeout=patient(60_000))
     expect(last.locator(".console-result")).to_have_text(["'after'"])
     page.get_by_role("button", name="New context").click()
     dialog = page.get_by_role("dialog", name="New context")
@@ -67,7 +68,7 @@ def test_two_languages_changing_displays_and_a_notebook_in_the_home_folder(
     dialog.get_by_role("button", name="Create context").click()
     code.fill("greeting=hello\necho $greeting $((6*7))")
     code.press("Shift+Enter")
-    expect(last.locator(".console-stdout")).to_have_text("hello 42\n", timeout=60_000)
+    expect(last.locator(".console-stdout")).to_have_text("hello 42\n", timeout=patient(60_000))
     assert visitor.accessibility_faults() == []
     page.get_by_role("button", name="Save notebook").click()
     expect(page.locator("#console-notice")).to_contain_text("saved as shell.ipynb in the home folder")

@@ -12,9 +12,9 @@ from tests.browser.chromium import Chromium
 from tests.browser.notebooks import plot_and_save, run_code, see_a_run_in_tensorboard
 from tests.browser.people import ADMIN
 from tests.browser.visitor import Visitor, run_on
+from tests.patience import until
 from tests.system.client import Body, Client
 from tests.system.platform import ROOT, Platform
-from tests.system.polling import until
 
 pytestmark = [pytest.mark.browser, pytest.mark.docker, pytest.mark.system, pytest.mark.long]
 _PLOT = "import matplotlib.pyplot as plt\nplt.plot([1, 4, 9]);"

@@ -10,11 +10,12 @@ from playwright.sync_api import Page, expect
 from tests.browser.chromium import Chromium
 from tests.browser.people import ADMIN
 from tests.browser.visitor import Visitor, run_on
+from tests.patience import patient
 from tests.system.platform import Platform
 from tests.system.served import SERVER
 
 pytestmark = [pytest.mark.browser, pytest.mark.system, pytest.mark.ci]
-READY_MS = 90_000
+READY_MS = patient(90_000)
 COMMAND = "cd /tmp\nexec python3 -c '{source}'"  # of two lines, as people type it
 
 

@@ -15,6 +15,7 @@ from playwright.sync_api import Page, Route, expect
 from backendai.core.storage_layout import MARKER
 from tests.browser.conftest import Campus, Visit
 from tests.browser.people import ALICE
+from tests.patience import patient
 
 pytestmark = [pytest.mark.browser, pytest.mark.system]
 _FILES = 1_200
@@ -45,7 +46,7 @@ def drop(page: Page, path: Path) -> None:
 def new_folder(page: Page, name: str) -> None:
     page.get_by_label("Name").fill(name)
     page.get_by_role("button", name="Create folder").click()
-    expect(page.get_by_role("button", name="Upload files")).to_be_visible(timeout=60_000)  # once it is made
+    expect(page.get_by_role("button", name="Upload files")).to_be_visible(timeout=patient(60_000))  # once it is made
 
 
 def test_a_directory_is_dropped_found_and_downloaded(walk: Visit, tmp_path: Path) -> None:
@@ -55,7 +56,7 @@ def test_a_directory_is_dropped_found_and_downloaded(walk: Visit, tmp_path: Path
     visitor.go("/folders/new/")
     new_folder(page, "tree-of-files")
     drop(page, tmp_path / "tree")
-    expect(page.locator("[data-sum]")).to_have_text("3 / 3", timeout=90_000)  # batches of 500 files
+    expect(page.locator("[data-sum]")).to_have_text("3 / 3", timeout=patient(90_000))  # batches of 500 files
     expect(page.locator(".upload-list li[data-state=bad]")).to_have_count(0)
 
     with page.expect_download() as download:

@@ -24,11 +24,11 @@ from tests.browser.chromium import Chromium
 from tests.browser.conftest import Visit
 from tests.browser.people import ALICE, BOB
 from tests.browser.visitor import RESOURCES, REVIEW, Visitor, run_on
+from tests.patience import patient, until
 from tests.system.bare import Start
 from tests.system.client import Client
 from tests.system.images import ensure_tiny
 from tests.system.platform import Platform
-from tests.system.polling import until
 from tests.system.test_bare_machines import Ground, Machine
 from tests.system.test_bare_machines import ground as ground
 
@@ -41,7 +41,7 @@ pytestmark = [
 ]
 DATA = "Data & storage"
 NAME, ALIAS = "corpus", "weights"
-_STARTED_MS = 45_000
+_STARTED_MS = patient(45_000)
 _AUDITED_WITHIN = 30.0
 Manage = Callable[..., CompletedProcess[str]]
 

@@ -11,6 +11,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Visit
 from tests.browser.people import ADMIN, ALICE
+from tests.patience import patient
 
 pytestmark = [pytest.mark.browser, pytest.mark.system]
 _PICTURE = bytes.fromhex(
@@ -46,7 +47,7 @@ def test_a_folder_is_filled_looked_at_and_shared(walk: Visit, tmp_path: Path) ->
     dialog.get_by_label("Name").fill("pictures")
     dialog.get_by_role("button", name="Create folder").click()
     expect(page.get_by_role("heading", name="pictures", level=1)).to_be_visible()
-    expect(page.get_by_role("button", name="Upload files")).to_be_visible(timeout=60_000)  # once it is made
+    expect(page.get_by_role("button", name="Upload files")).to_be_visible(timeout=patient(60_000))  # once it is made
     upload(page, tmp_path / "notes.txt", tmp_path / "dot.png", tmp_path / "large.bin")
     expect(page.get_by_role("link", name="large.bin", exact=True)).to_be_visible()
     assert visitor.faults_in_every_light() == []
@@ -104,14 +105,14 @@ def test_an_upload_goes_on_after_a_reload(walk: Visit, tmp_path: Path) -> None:
     visitor.go("/folders/new/")
     page.get_by_label("Name").fill("weights")
     page.get_by_role("button", name="Create folder").click()
-    expect(page.get_by_role("button", name="Upload files")).to_be_visible(timeout=60_000)
+    expect(page.get_by_role("button", name="Upload files")).to_be_visible(timeout=patient(60_000))
 
     network = page.context.new_cdp_session(page)
     slow = {"offline": False, "latency": 0, "downloadThroughput": -1, "uploadThroughput": 4 * 2**20}
     network.send("Network.emulateNetworkConditions", slow)
     page.locator("#pick-files").set_input_files(str(large))
     bar = page.locator(".upload-list progress")
-    expect(bar).to_have_attribute("value", re.compile(r"0\.[2-9]"), timeout=60_000)
+    expect(bar).to_have_attribute("value", re.compile(r"0\.[2-9]"), timeout=patient(60_000))
     page.on("dialog", lambda dialog: dialog.accept())  # the page asks before it lets an upload go
     page.reload()
     network.send("Network.emulateNetworkConditions", slow | {"uploadThroughput": -1})
@@ -119,7 +120,7 @@ def test_an_upload_goes_on_after_a_reload(walk: Visit, tmp_path: Path) -> None:
     sent: list[int] = []
     page.on("request", lambda one: sent.append(int(one.headers["upload-offset"])) if one.method == "PATCH" else None)
     page.locator("#pick-files").set_input_files(str(large))
-    expect(page.locator(".upload-state")).to_have_text("Uploaded", timeout=60_000)
+    expect(page.locator(".upload-state")).to_have_text("Uploaded", timeout=patient(60_000))
     assert sent and sent[0] > 0  # not from the beginning
     with page.expect_download() as download:
         page.get_by_role("link", name="Download weights.bin").click()

@@ -11,6 +11,7 @@ from playwright.sync_api import Route, expect
 from tests.browser.conftest import Visit
 from tests.browser.people import ADMIN, ALICE
 from tests.browser.visitor import unfold
+from tests.patience import patient
 from tests.system.client import Body, Client
 
 pytestmark = [
@@ -20,7 +21,7 @@ pytestmark = [
     pytest.mark.long,  # two minutes of waiting; tests/system/test_idle.py waits as long at each run
     pytest.mark.timeout(420),
 ]
-WARNED_WITHIN_MS = 240_000
+WARNED_WITHIN_MS = patient(240_000)
 
 
 @pytest.fixture
@@ -57,7 +58,7 @@ def test_a_rule_warns_in_the_open_page_and_one_click_gives_more_time(visit: Visi
     checks.get_by_text("Network idle timeout").click()
     expect(checks.get_by_text("A program that runs unattended does not count.")).to_be_visible()
     checks.locator("details").first.evaluate("(one) => one.setAttribute('data-old', '')")
-    with page.expect_request(f"**/sessions/{session['id']}/panel/", timeout=45_000):
+    with page.expect_request(f"**/sessions/{session['id']}/panel/", timeout=patient(45_000)):
         pass  # by itself
     expect(checks.locator("[data-old]")).to_have_count(0)
     expect(checks.get_by_text("A program that runs unattended does not count.")).to_be_visible()

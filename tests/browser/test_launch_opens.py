@@ -18,6 +18,7 @@ from tests.agent.images import ensure_service_image
 from tests.browser.conftest import Visit
 from tests.browser.people import ALICE
 from tests.browser.visitor import REVIEW
+from tests.patience import patient
 from tests.system.client import Body, Client
 from tests.system.platform import Platform
 
@@ -36,7 +37,7 @@ while not ImageOnAgent.objects.filter(reference="{0}").exists():
     assert time.monotonic() < end, "the agent has not reported the image"
     time.sleep(0.2)
 """
-_STARTED_MS = 45_000
+_STARTED_MS = patient(45_000)
 
 
 @pytest.fixture(scope="module")

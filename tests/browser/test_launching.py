@@ -11,10 +11,11 @@ from playwright.sync_api import expect
 from tests.browser.conftest import Visit
 from tests.browser.people import ALICE
 from tests.browser.visitor import RESOURCES, REVIEW, Visitor
+from tests.patience import patient
 from tests.system.client import Body, Client
 
 pytestmark = [pytest.mark.browser, pytest.mark.docker, pytest.mark.system]
-STARTED_MS = 45_000
+STARTED_MS = patient(45_000)
 
 
 @pytest.fixture

@@ -15,9 +15,9 @@ from tests.browser.chromium import Chromium
 from tests.browser.notebooks import plot_and_save, run_code
 from tests.browser.people import ADMIN
 from tests.browser.visitor import Visitor, run_on
+from tests.patience import patient, until
 from tests.system.client import Body, Client
 from tests.system.platform import ROOT, Platform
-from tests.system.polling import until
 
 pytestmark = [pytest.mark.browser, pytest.mark.system, pytest.mark.timeout(600)]
 _MADE_WITHIN = 600.0
@@ -28,7 +28,9 @@ def native(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
     """The platform with native sessions, once their environment is there."""
     folder = tmp_path_factory.mktemp("native")
     made = CACHE / "native"  # once on a machine
-    subprocess.run([sys.executable, "bin/build-native", "--into", made], cwd=ROOT, check=True, timeout=_MADE_WITHIN)
+    subprocess.run(
+        [sys.executable, "bin/build-native", "--into", made], cwd=ROOT, check=True, timeout=patient(_MADE_WITHIN)
+    )
     with Platform(folder, backend="process", images={}, extra={"BACKENDAI_AGENT_ENVIRONMENTS": str(made)}) as platform:
         yield platform
 

@@ -11,10 +11,10 @@ from playwright.sync_api import expect
 from tests.browser.conftest import Campus, Visit
 from tests.browser.people import ADMIN, ALICE
 from tests.browser.visitor import Visitor, run_on
-from tests.system.polling import until
+from tests.patience import patient, until
 
 pytestmark = [pytest.mark.browser, pytest.mark.system, pytest.mark.timeout(420)]
-WARNED_WITHIN_MS = 120_000
+WARNED_WITHIN_MS = patient(120_000)
 DESK, PHONE = {"width": 1366, "height": 768}, {"width": 375, "height": 760}
 PAGES = ("/", "/?view=finished", "/dashboard/", "/sessions/new/", "/sessions/new/?step=2", "/sessions/new/recent/",
          "/account/", "/account/keys/", "/account/security/", "/account/environment/")  # fmt: skip
@@ -58,7 +58,7 @@ def _at_the_news(walk: Visit, size: dict[str, int]) -> Visitor:
     visitor.go("/")
     expect(page.locator(".idle-sign")).to_have_count(3, timeout=WARNED_WITHIN_MS)
     expect(page.locator(".note-card")).to_have_count(3)
-    expect(page.locator(".note-card[open]")).to_have_count(0, timeout=15_000)
+    expect(page.locator(".note-card[open]")).to_have_count(0, timeout=patient(15_000))
     return visitor
 
 
@@ -70,7 +70,7 @@ def test_nothing_that_can_be_pressed_lies_under_the_news(walk: Visit, news: list
     for path in (*PAGES, f"/sessions/{news[0]}/"):
         visitor.go(path)
         expect(page.locator(".note-card").first).to_be_visible()
-        expect(page.locator(".note-card[open]")).to_have_count(0, timeout=15_000)
+        expect(page.locator(".note-card[open]")).to_have_count(0, timeout=patient(15_000))
         assert page.evaluate(_COVERED) == [], path
         height = page.locator("#note-cards").bounding_box()
         assert height and height["height"] < 48, "one line"
@@ -106,7 +106,7 @@ def test_a_badge_unfolds_and_folds_with_the_keyboard_and_by_itself_over_nothing(
     }"""
     page.locator("main").evaluate("(main) => { main.replaceChildren(); document.activeElement.blur(); }")
     assert card.evaluate(fresh) is True
-    expect(card.locator(".note-panel")).to_be_hidden(timeout=12_000)
+    expect(card.locator(".note-panel")).to_be_hidden(timeout=patient(12_000))
     page.locator("main").evaluate(
         "(main) => main.append(...Array.from({ length: 60 }, () => document.createElement('button')))"
     )

@@ -10,6 +10,7 @@ from playwright.sync_api import expect
 
 from tests.browser.conftest import Campus, Visit
 from tests.browser.people import ALICE
+from tests.patience import patient
 
 pytestmark = [pytest.mark.browser, pytest.mark.system, pytest.mark.ci]
 TEXT = """\
@@ -56,12 +57,12 @@ def test_a_pipeline_is_written_launched_repaired_and_compared(walk: Visit, campu
     expect(page.get_by_role("heading", name="nightly", level=1)).to_be_visible()
     look("running")
     page.evaluate("document.getElementById('run-lines-0').mark = 'the same element'")
-    expect(page.locator(".run-head")).to_contain_text("succeeded", timeout=60_000, ignore_case=True)
+    expect(page.locator(".run-head")).to_contain_text("succeeded", timeout=patient(60_000), ignore_case=True)
     assert page.evaluate("document.getElementById('run-lines-0').mark") == "the same element"
     expect(page.locator("#run-board .run-graph .node.tone-good")).to_have_count(4)
     expect(page.locator("#run-board .run-graph .edge")).to_have_count(3)
     launch(TEXT % "exit 3")
-    expect(page.locator(".run-head")).to_contain_text("failed", timeout=60_000, ignore_case=True)
+    expect(page.locator(".run-head")).to_contain_text("failed", timeout=patient(60_000), ignore_case=True)
     visitor.reload()
     look("failed")
     page.get_by_role("link", name="Show failures").click()

@@ -11,11 +11,12 @@ from playwright.sync_api import Page, expect
 from tests.browser.conftest import Visit
 from tests.browser.people import ALICE
 from tests.browser.visitor import RESOURCES, Visitor
+from tests.patience import patient
 from tests.system.client import Client
 
 pytestmark = [pytest.mark.browser, pytest.mark.docker, pytest.mark.system]
-STARTED_MS = 45_000
-ENDED_MS = 30_000
+STARTED_MS = patient(45_000)
+ENDED_MS = patient(30_000)
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ from playwright.sync_api import expect
 from tests.browser.conftest import Campus, Visit
 from tests.browser.people import ALICE
 from tests.browser.test_explorer import new_folder
+from tests.patience import patient
 
 pytestmark = [pytest.mark.browser, pytest.mark.system, pytest.mark.long, pytest.mark.timeout(600)]
 _SIZE, _PIECE = 2**30, 2**24
@@ -48,11 +49,11 @@ def test_an_upload_goes_on_when_portal_proxy_redis_and_file_server_are_killed(
     page.locator("#pick-files").set_input_files(str(large))
     for tenth, roles in _KILLS.items():
         bar = page.locator(".upload-list progress")
-        expect(bar).to_have_attribute("value", re.compile(rf"^(0\.[{tenth}-9]|1)"), timeout=120_000)
+        expect(bar).to_have_attribute("value", re.compile(rf"^(0\.[{tenth}-9]|1)"), timeout=patient(120_000))
         former = {role: platform.kill(role) for role in roles}
         for role, pid in former.items():
             platform.wait_for_restart(role, pid)
-    expect(page.locator(".upload-state")).to_have_text("Uploaded", timeout=240_000)
+    expect(page.locator(".upload-state")).to_have_text("Uploaded", timeout=patient(240_000))
     assert len(offsets) > 3 and offsets == sorted(offsets)  # it never began anew
     (stored,) = (platform.data / "folders").glob("*/*/data/large.bin")
     with stored.open("rb") as file:

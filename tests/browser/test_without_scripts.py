@@ -9,6 +9,7 @@ from playwright.sync_api import expect
 
 from tests.browser.conftest import Visit
 from tests.browser.people import ALICE
+from tests.patience import until
 from tests.system.client import Client
 
 pytestmark = [pytest.mark.browser, pytest.mark.docker, pytest.mark.system]
@@ -46,12 +47,13 @@ def test_it_asks_the_scheduler_on_a_page_of_its_own(visit: Visit, alice: Client)
     session = alice.launch("comes-later", resources={"cpu": 2, "mem": "64m"})
     visitor = visit(ALICE, scripts=False)
     visitor.go(f"/sessions/{session['id']}/")
-    for _ in range(20):  # until a pass has looked at it
-        if visitor.page.get_by_role("link", name="Ask the scheduler").count():
-            break
-        visitor.page.wait_for_timeout(250)
-        visitor.reload()
-    visitor.page.get_by_role("link", name="Ask the scheduler").click()
+    link = visitor.page.get_by_role("link", name="Ask the scheduler")
+
+    def is_offered() -> bool:
+        return link.count() > 0 or (visitor.reload() is not None and link.count() > 0)
+
+    until(is_offered, 30.0, "a pass has looked at it")
+    link.click()
     expect(visitor.page.get_by_text("Not yet.")).to_be_visible()
     visitor.page.locator("#outlook-steps-of").click()
     expect(visitor.page.get_by_role("cell", name="insufficient-resources")).to_be_visible()

@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from backendai.catalog.registry_client import RegistryClient, Unreachable
 from tests.certificates import KEY, certificate
+from tests.patience import patient
 
 
 @pytest.fixture
@@ -45,7 +46,7 @@ def test_a_certificate_that_nobody_trusts(listener: socket.socket, tmp_path: Pat
     thread.start()
     port = listener.getsockname()[1]
     said = said_of(f"https://127.0.0.1:{port}")
-    thread.join(5)
+    thread.join(patient(5))
     assert said.startswith(f"127.0.0.1 on port {port} cannot be reached: its certificate is not trusted, self")
 
 
@@ -58,7 +59,7 @@ def test_a_server_without_tls(listener: socket.socket) -> None:
     thread = threading.Thread(target=serve)
     thread.start()
     assert "the TLS connection failed" in said_of(f"https://127.0.0.1:{listener.getsockname()[1]}")
-    thread.join(5)
+    thread.join(patient(5))
 
 
 def test_nothing_that_listens(listener: socket.socket) -> None:

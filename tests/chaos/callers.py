@@ -10,8 +10,8 @@ from typing import Any
 import requests
 
 from tests.chaos.rig import Rig
+from tests.patience import until
 from tests.system.platform import READY_WITHIN
-from tests.system.polling import until
 
 CALLERS, REPLICAS = 3, 2
 _PATIENCE = 45.0  # longer than a request waits for a replica

@@ -17,8 +17,8 @@ import psycopg
 from redis import Redis
 from redis.exceptions import RedisError
 
+from tests.patience import until
 from tests.system.platform import free_port
-from tests.system.polling import until
 
 _AGAIN_AND_AGAIN = 'while :; do setpriv --pdeathsig KILL -- "$@"; sleep 1; done'
 _UP_WITHIN = 60.0

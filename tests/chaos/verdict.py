@@ -16,8 +16,8 @@ from tests.chaos.callers import Callers
 from tests.chaos.nemesis import Nemesis
 from tests.chaos.rig import AGENT_NAMES, Rig
 from tests.chaos.users import Launched, User
+from tests.patience import until
 from tests.system.client import TERMINAL
-from tests.system.polling import until
 
 logger = logging.getLogger("chaos")
 CONVERGED_WITHIN = 60.0

@@ -32,6 +32,7 @@ from backendai.wire.queues import with_account
 from tests.brokers import PROGRAMS, OwnBroker, own_broker
 from tests.cast import make_cast
 from tests.factories import make_agent, make_group
+from tests.patience import patient
 
 pytestmark = pytest.mark.django_db
 PASSWORD = "of-node-{}"
@@ -159,7 +160,7 @@ def test_a_node_that_joins_anew_loses_the_account_of_before_at_once(
         pass
     with django_capture_on_commit_callbacks(execute=True):
         join_agent(JoinUp(token=token, name="a", gateway_url=""))
-    waiting.join(10)
+    waiting.join(patient(10))
     assert len(ended) == 1
     assert accounts(broker) == set()
     with pytest.raises(NotFound):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -16,6 +15,7 @@ from backendai.compute.models import ComputeSession
 from backendai.controller import loops
 from tests.cast import make_cast
 from tests.factories import make_group, make_session
+from tests.patience import until
 
 pytestmark = pytest.mark.postgres
 
@@ -55,13 +55,6 @@ def running(*calls: Callable[[], object]) -> Iterator[list[threading.Thread]]:
     for thread in threads:
         thread.join(PATIENCE)
         assert not thread.is_alive()
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.001)
 
 
 def test_of_many_calls_one_runs_one_waits_and_the_others_return_at_once(passes: Passes) -> None:

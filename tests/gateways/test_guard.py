@@ -14,6 +14,7 @@ from django.db import DatabaseError, InterfaceError
 from backendai.gateways import guard
 from backendai.gateways.guard import Guard, Unknown
 from backendai.gateways.targets import Denied, Target
+from tests.patience import patient
 
 pytestmark = pytest.mark.asyncio
 TARGET = Target(uuid4(), 1, "notes", 8080, "http://node")
@@ -99,7 +100,7 @@ async def stay(one: Guard[tuple[str, str], Target]) -> None:
 
 async def cut(staying: asyncio.Task[None]) -> bool:
     """Return whether it is cut, soon."""
-    await asyncio.wait([staying], timeout=5)
+    await asyncio.wait([staying], timeout=patient(5))
     return staying.cancelled()
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from images.builder import native
 from images.builder.progress import Progress
-from tests.system.polling import until
+from tests.patience import until
 
 
 def test_the_share_grows_while_pip_installs_without_a_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -20,6 +19,7 @@ import pytest
 
 from backendai.agent.credentials import save_address
 from backendai.ops import alive, valkey
+from tests.patience import until
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 60.0
@@ -50,13 +50,6 @@ def answering(said: object, status: int = 200) -> Iterator[int]:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield server.server_port
         server.shutdown()
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.05)
 
 
 def test_a_server_that_answers_is_alive() -> None:

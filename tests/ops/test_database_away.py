@@ -33,6 +33,7 @@ from backendai.wire.messages import JoinUp
 from tests.cast import Cast
 from tests.controller.clocks import sync_of
 from tests.factories import make_group
+from tests.patience import patient
 from tests.realtime.sockets import PORTAL
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -111,7 +112,7 @@ def test_a_websocket_is_refused_and_not_signed_out(visitor: Client) -> None:
             websocket_application, {"type": "websocket", "path": "/ws/events/", "headers": headers, "query_string": b""}
         )
         await talk.send_input({"type": "websocket.connect"})
-        return await talk.receive_output(timeout=30)
+        return await talk.receive_output(timeout=patient(30))
 
     with outage():
         said = asyncio.run(knock())

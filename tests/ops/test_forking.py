@@ -6,7 +6,6 @@ import errno
 import json
 import os
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from backendai.ops.child import Program
 from backendai.ops.console import Terminal
 from backendai.ops.supervisor import Supervisor
 from backendai.ops.warm_parent import NODE, PORTAL
+from tests.patience import until
 
 PATIENCE = 60.0
 
@@ -148,10 +148,7 @@ def test_an_old_linux_starts_everything_the_usual_way(tmp_path: Path, monkeypatc
 
 def until_gone(*processes: psutil.Process) -> None:
     """Wait for their ends, without the supervisor."""
-    deadline = time.monotonic() + PATIENCE
-    while any(_is_alive(one) for one in processes):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: not any(_is_alive(one) for one in processes), PATIENCE, "the processes have ended")
 
 
 def _is_alive(process: psutil.Process) -> bool:

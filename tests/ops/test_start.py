@@ -21,6 +21,7 @@ from backendai.agent.credentials import Credentials, save_credentials
 from backendai.ops import better_machine, data_folder, engine, fleet, up, valkey
 from backendai.ops.doctor.check import Check
 from backendai.ops.fleet import Choice
+from tests.patience import patient
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 90.0
@@ -245,15 +246,15 @@ def test_it_starts_the_whole_platform_and_leaves_nothing_behind(tmp_path: Path, 
             assert line, f"it ended before it was ready:\n{shown}"
             shown += line
         assert "Sign in as            admin@example.com" in shown
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=patient(10)) as answer:
             assert answer.status == 200
         assert {stat.S_IMODE(path.stat().st_mode) for path in data.glob("portal.sqlite3*")} == {0o600}
         children = psutil.Process(platform.pid).children(recursive=True)
         assert len(children) >= 5  # valkey, web, control, beat, agent
         platform.send_signal(signal.SIGTERM)
-        rest, _ = platform.communicate(timeout=PATIENCE)
+        rest, _ = platform.communicate(timeout=patient(PATIENCE))
         assert platform.returncode == 0, rest
-        assert not psutil.wait_procs(children, timeout=5)[1]
+        assert not psutil.wait_procs(children, timeout=patient(5))[1]
         assert list(short.iterdir()) == []
     finally:
         platform.kill()

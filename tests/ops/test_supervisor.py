@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from backendai.ops import data_folder
 from backendai.ops.child import Program
 from backendai.ops.console import LogFile, Terminal
 from backendai.ops.supervisor import Supervisor, restart_delay
+from tests.patience import patient, until
 
 PATIENCE = 20.0
 
@@ -62,13 +62,6 @@ def launch(tmp_path: Path) -> Iterator[Callable[[str], subprocess.Popen[bytes]]]
     for process in started:
         process.kill()
         process.communicate()
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.01)
 
 
 def pid_of(folder: Path, name: str) -> int:
@@ -145,7 +138,7 @@ def test_it_stops_the_stages_one_after_the_other(
     supervisor = launch(f"[script(name, REPORTS, stop_stage=stage) for name, stage in {names}.items()]")
     pids = [pid_of(tmp_path, name) for name in names]
     supervisor.send_signal(signal.SIGTERM)
-    assert supervisor.wait(PATIENCE) == 0
+    assert supervisor.wait(patient(PATIENCE)) == 0
     assert (tmp_path / "stopped").read_text().split() == ["agent", "web", "broker"]
     assert all(gone(pid) for pid in pids)
 
@@ -156,7 +149,7 @@ def test_it_kills_a_child_that_does_not_stop_in_its_time(
     supervisor = launch('[script("deaf", DEAF, grace=0.2)]')
     pid = pid_of(tmp_path, "deaf")
     supervisor.send_signal(signal.SIGINT)
-    assert supervisor.wait(PATIENCE) == 0
+    assert supervisor.wait(patient(PATIENCE)) == 0
     assert gone(pid)
 
 
@@ -167,7 +160,7 @@ def test_it_stops_at_once_when_asked_twice(tmp_path: Path, launch: Callable[[str
     supervisor.send_signal(signal.SIGINT)
     until(lambda: (tmp_path / "stopped").exists())
     supervisor.send_signal(signal.SIGINT)
-    assert supervisor.wait(PATIENCE) == 0
+    assert supervisor.wait(patient(PATIENCE)) == 0
     assert gone(pid)
 
 

@@ -18,6 +18,7 @@ from backendai.accounts.models import User
 from backendai.accounts.services import create_token
 from backendai.realtime.routing import websocket_application
 from backendai.wire.tickets import Ticket, public_key_of, read_ticket
+from tests.patience import patient
 
 PORTAL = (b"host", b"portal.example")
 Header = tuple[bytes, bytes]
@@ -123,7 +124,7 @@ class Socket:
 
     async def event(self) -> dict[str, Any]:
         """Return what the portal does next."""
-        return dict(await self._wire.receive_output(timeout=5))
+        return dict(await self._wire.receive_output(timeout=patient(5)))
 
     async def send(self, content: bytes | str) -> None:
         """Send one binary or text frame."""
@@ -163,7 +164,7 @@ class Socket:
     async def leave(self) -> None:
         """Close this end and wait for the portal to let go."""
         await self._wire.send_input({"type": "websocket.disconnect", "code": 1005})
-        await self._wire.wait(timeout=5)
+        await self._wire.wait(timeout=patient(5))
 
 
 @asynccontextmanager

@@ -25,6 +25,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from backendai.ops.fleet import Choice, web_program
 from backendai.realtime.routing import websocket_application
 from tests.cast import Cast
+from tests.patience import patient
 
 ROOT = Path(__file__).parents[2]
 
@@ -109,5 +110,5 @@ async def test_who_is_signed_in_sends_no_compressed_and_no_long_messages(cast: C
         assert (await one.receive_json())["type"] == "hello"
         assert not one.compress
         await one.send_bytes(bytes(2**20 + 1))
-        frame = await one.receive(timeout=5)
+        frame = await one.receive(timeout=patient(5))
         assert (frame.type, frame.data) == (WSMsgType.CLOSE, 1009)

@@ -19,6 +19,7 @@ from backendai.compute.services.reports import kernel_reported
 from backendai.wire.messages import KernelState
 from tests.cast import Cast
 from tests.factories import make_running_session, make_session, report_of
+from tests.patience import patient
 from tests.realtime.sockets import fake_gateway, page, script, socket
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.asyncio]
@@ -58,7 +59,7 @@ async def test_it_lets_go_of_the_node_when_the_reader_leaves(cast: Cast, running
         await Agent.objects.aupdate(gateway_url=url)
         async with socket(address(running), headers) as log:
             await log.bytes_until(b"\n")
-        await asyncio.wait_for(gateway.log_reader_left.wait(), 5)
+        await asyncio.wait_for(gateway.log_reader_left.wait(), patient(5))
 
 
 async def test_it_sends_the_kept_log_of_a_kernel_that_ended(cast: Cast, running: ComputeSession) -> None:

@@ -17,6 +17,7 @@ from backendai.compute.services.ending import terminate_session
 from backendai.realtime import terminal as terminals
 from tests.cast import Cast
 from tests.factories import make_running_session, make_session
+from tests.patience import patient
 from tests.realtime.sockets import fake_gateway, page, script, socket
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.asyncio]
@@ -48,7 +49,7 @@ async def test_it_relays_bytes_both_ways_and_text_unread(cast: Cast, running: Co
             await terminal.send(b"done")
             assert await terminal.bytes_until(b"DONE") == b"DONE"
             assert gateway.texts == ['{"type": "resize", "rows": 50}']
-        await asyncio.wait_for(gateway.terminal_closed.wait(), 5)
+        await asyncio.wait_for(gateway.terminal_closed.wait(), patient(5))
 
 
 async def test_it_dials_the_main_kernel_with_a_ticket_for_just_that(cast: Cast, running: ComputeSession) -> None:
@@ -152,7 +153,7 @@ async def test_it_closes_when_the_login_ends(
             assert await terminal.message() == {"type": "ready"}
             await sync_to_async(end_login)(cast, end)
             assert (await terminal.closing())[0] == 4003
-            await asyncio.wait_for(gateway.terminal_closed.wait(), 5)
+            await asyncio.wait_for(gateway.terminal_closed.wait(), patient(5))
 
 
 async def test_it_closes_when_the_token_is_revoked(

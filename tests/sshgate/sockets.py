@@ -5,6 +5,8 @@ from __future__ import annotations
 import socket
 import time
 
+from tests.patience import patient
+
 
 def free_port() -> int:
     """Return a port that nobody listens on now."""
@@ -33,7 +35,7 @@ def _connected(port: int) -> socket.socket:
     until = time.monotonic() + 15
     while True:
         try:
-            return socket.create_connection(("127.0.0.1", port), timeout=15)
+            return socket.create_connection(("127.0.0.1", port), timeout=patient(15))
         except ConnectionRefusedError:
             assert time.monotonic() < until
             time.sleep(0.05)

@@ -30,6 +30,7 @@ from backendai.compute.models import ComputeSession
 from backendai.sshgate.server import serving
 from backendai.wire.tickets import public_key_of
 from tests.agent.specs import make_spec
+from tests.patience import patient
 
 _OPTIONS = {
     "StrictHostKeyChecking": "no",
@@ -130,12 +131,12 @@ def stage(backend: DockerBackend | None = None) -> Iterator[Stage]:
 
     thread = threading.Thread(target=asyncio.run, args=(serve(),), daemon=True)
     thread.start()
-    assert ready.wait(10)
+    assert ready.wait(patient(10))
     try:
         yield here
     finally:
         here.loop.call_soon_threadsafe(stops[0].set)
-        thread.join(10)
+        thread.join(patient(10))
         if native is not None:
             native.close()
         shutil.rmtree(folder, ignore_errors=True)

@@ -14,6 +14,7 @@ from asyncssh.packet import Boolean, Byte, String, UInt32
 
 from backendai.compute.models import ComputeSession
 from backendai.sshgate.visit import MOST_CHANNELS
+from tests.patience import patient
 from tests.sshgate.stage import Stage, connect
 from tests.sshgate.test_hostile import FOREIGN
 
@@ -176,7 +177,7 @@ ATTACKS: dict[str, Callable[[Connection], Awaitable[None]]] = {
 def test_attacks_hold_up_nobody_and_leave_nothing_behind(here: Stage, key: Path, session: ComputeSession) -> None:
     async def strike(attack: Callable[[Connection], Awaitable[None]]) -> None:
         with contextlib.suppress(asyncssh.Error, OSError):  # the gate may hang up on who breaks the protocol
-            async with asyncio.timeout(20), connect(here, key) as connection:
+            async with asyncio.timeout(patient(20)), connect(here, key) as connection:
                 await attack(connection)
                 await asyncio.sleep(0.02)
                 connection.abort()
@@ -186,11 +187,11 @@ def test_attacks_hold_up_nobody_and_leave_nothing_behind(here: Stage, key: Path,
             before = 0
             for name, attack in ATTACKS.items():
                 await strike(attack)
-                told = await asyncio.wait_for(bystander.run("echo on"), 10)
+                told = await asyncio.wait_for(bystander.run("echo on"), patient(10))
                 assert told.stdout == "on\n", name
                 before = before or resident()
             assert resident() - before < _MOST_GROWN
-            async with asyncio.timeout(20):  # what was left behind is hung up
+            async with asyncio.timeout(patient(20)):  # what was left behind is hung up
                 while str((await bystander.run("pgrep -fx 'cat|yes|sleep 60'")).stdout).strip():
                     await asyncio.sleep(0.2)
 

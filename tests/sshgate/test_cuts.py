@@ -21,6 +21,7 @@ from backendai.wire.messages import KernelState
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image, make_running_session, place, report_of
 from tests.mount_tools import ready_folder, storage_host
+from tests.patience import patient
 from tests.sshgate.stage import Stage
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -58,7 +59,7 @@ class Clients:
 
     def all_cut(self) -> dict[tuple[str, str], bool]:
         """Return which of them ended with an error in time."""
-        until = time.monotonic() + _CUT_SECONDS
+        until = time.monotonic() + patient(_CUT_SECONDS)
         while time.monotonic() < until and any(one.poll() is None for one in self.open.values()):
             time.sleep(0.05)
         return {name: one.poll() not in (None, 0) for name, one in self.open.items()}
@@ -67,11 +68,11 @@ class Clients:
         """End those that are left."""
         for one in self.open.values():
             one.kill()
-            one.communicate(timeout=10)
+            one.communicate(timeout=patient(10))
 
 
 def _wait(look: Callable[[], bool]) -> None:
-    until = time.monotonic() + _OPEN_SECONDS
+    until = time.monotonic() + patient(_OPEN_SECONDS)
     while not look():
         assert time.monotonic() < until
         time.sleep(0.02)

@@ -19,6 +19,7 @@ from tests.agent.conftest import backend, deployment, engine, new_spec  # noqa: 
 from tests.agent.contract_tools import NewSpec
 from tests.cast import Cast
 from tests.factories import make_running_session
+from tests.patience import patient
 from tests.sshgate.sockets import free_port, page_of, page_through_socks
 from tests.sshgate.stage import Stage, stage
 
@@ -85,7 +86,7 @@ def _come_back_to_a_shell(here: Stage, key: Path) -> None:
         shell.stdin.flush()
         _wait_for(here, key, "started")
         shell.kill()
-        shell.wait(10)
+        shell.wait(patient(10))
     here.run(key, "train", f"{tmux} send-keys -t main 'echo $mark >again' Enter")
     _wait_for(here, key, "again")
 
@@ -136,9 +137,9 @@ def test_ports_and_sockets_of_a_container_by_every_kind_of_forwarding(
             assert page_through_socks(dynamic, foreign, 80) == b""
         with socket.socket(socket.AF_UNIX) as nothing:
             nothing.connect(f"{here.folder}/far.sock")
-            nothing.settimeout(10)
+            nothing.settimeout(patient(10))
             assert nothing.recv(10) == b""  # nobody listens there
     finally:
         forwarding.kill()  # it may sleep through a signal that comes just before it waits
-        forwarding.wait(10)
+        forwarding.wait(patient(10))
     here.run(key, "train", "-O", "exit", **control)

@@ -18,6 +18,7 @@ from tests.agent.contract_tools import NewSpec
 from tests.agent.images import ensure_work_image
 from tests.cast import Cast
 from tests.factories import make_running_session
+from tests.patience import patient
 from tests.sshgate.sockets import free_port, page_of, page_through_socks
 from tests.sshgate.stage import Stage, stage
 
@@ -162,7 +163,7 @@ def test_an_editor_starts_its_server_and_comes_back_to_it(here: Stage, key: Path
         assert b"editor /" in page_of(local)
     finally:
         forwarding.kill()
-        forwarding.wait(10)
+        forwarding.wait(patient(10))
 
 
 def _connect_editor(here: Stage, key: Path) -> int:
@@ -187,5 +188,5 @@ def _connect_editor(here: Stage, key: Path) -> int:
             assert f"editor {path}".encode() in page_through_socks(dynamic, "127.0.0.1", port, path)
         assert page_through_socks(dynamic, "169.254.169.254", 80) == b""
         tunnel.kill()
-        tunnel.wait(10)
+        tunnel.wait(patient(10))
     return port

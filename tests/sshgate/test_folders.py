@@ -17,6 +17,7 @@ from backendai.wire.messages import KernelState
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image, place, report_of
 from tests.mount_tools import ready_folder, storage_host
+from tests.patience import patient
 from tests.sshgate.stage import Stage
 
 REFUSED = [
@@ -58,7 +59,7 @@ def test_connecting_starts_the_session_and_opens_files_alone(cast: Cast, here: S
     copying = subprocess.Popen(["sftp", *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     beside = subprocess.Popen(here.ssh(key, "folders", "scp -f there"), stdin=subprocess.DEVNULL)
     session = _started_by_connecting(here)
-    told = copying.communicate(timeout=30)[1]
+    told = copying.communicate(timeout=patient(30))[1]
     try:
         assert copying.returncode == 0, told
         assert b"Not opened here" in told and b": distant" in told

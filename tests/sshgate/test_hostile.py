@@ -18,6 +18,7 @@ from backendai.sshgate.server import MOST_PER_ADDRESS, MOST_PER_PERSON, Gate, ne
 from backendai.sshgate.shell import ShellSession
 from backendai.sshgate.visit import ShellGuard, Use
 from backendai.wire.guest_frames import EXIT, STDERR, STDOUT, frame
+from tests.patience import patient
 
 NEIGHBOURS = frozenset({"main1", "sub1"})
 FOREIGN = [
@@ -181,7 +182,7 @@ GARBAGE = [
 async def banner(port: int) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
-        return await asyncio.wait_for(reader.read(8), 5)
+        return await asyncio.wait_for(reader.read(8), patient(5))
     except ConnectionError:
         return b""
     finally:
@@ -198,7 +199,7 @@ def test_garbage_and_half_open_connections_hold_up_nobody() -> None:
                 writer.write(data)
                 await asyncio.sleep(0.02)
                 writer.close()
-            async with asyncio.timeout(20):  # they are forgotten as they leave
+            async with asyncio.timeout(patient(20)):  # they are forgotten as they leave
                 while await banner(port) != b"SSH-2.0-":
                     await asyncio.sleep(0.1)
             await asyncio.sleep(0.2)
@@ -207,7 +208,7 @@ def test_garbage_and_half_open_connections_hold_up_nobody() -> None:
             assert await banner(port) == b""
             for _, writer in idle:
                 writer.close()
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(patient(20)):
                 while await banner(port) != b"SSH-2.0-":
                     await asyncio.sleep(0.1)
         listener.close()

@@ -14,6 +14,7 @@ import pytest
 from backendai.agent.guest import shells
 from backendai.compute.models import ComputeSession
 from backendai.wire.guest_frames import INPUT, frame
+from tests.patience import patient
 from tests.sshgate.stage import Stage, connect
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -54,7 +55,7 @@ def test_programs_end_when_their_client_leaves_though_they_take_no_input(
     async def walk() -> None:
         async with connect(here, key) as watcher:
             await asyncio.gather(*(leave_behind(number) for number in range(len(_AMOUNTS))))
-            until = time.monotonic() + _SECONDS
+            until = time.monotonic() + patient(_SECONDS)
             while left := (await watcher.run("pgrep -afx 'sleep 900.'")).stdout:
                 assert time.monotonic() < until, left
                 await asyncio.sleep(0.2)
@@ -72,7 +73,7 @@ def test_ports_are_hung_up_when_their_client_leaves_though_they_take_nothing(
             _, writer = await connection.open_connection("localhost", port)
             await fill(writer, size * 1024)
             connection.abort()
-            async with asyncio.timeout(_SECONDS):
+            async with asyncio.timeout(patient(_SECONDS)):
                 assert await server.stdout.readline() == "gone\n"
 
     async def walk_all() -> None:
@@ -104,7 +105,7 @@ print(sum(len(piece) for piece in iter(lambda: connection.recv(65536), b"")), fl
             writer.write(b"x" * 4_000_000)
             writer.write_eof()
             assert await reader.read() == b"enough"
-            async with asyncio.timeout(_SECONDS):
+            async with asyncio.timeout(patient(_SECONDS)):
                 assert int(await process.stdout.readline()) == 4_000_000
 
     asyncio.run(walk())

@@ -12,6 +12,7 @@ import pytest
 
 from backendai.compute.models import ComputeSession
 from backendai.sshgate import server
+from tests.patience import patient
 from tests.sshgate.stage import Stage
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.long]
@@ -36,7 +37,7 @@ def _killed(here: Stage, key: Path, number: int) -> None:
     client = subprocess.Popen(here.ssh(key, "train", words), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert client.stdout is not None and client.stdout.readline() == b"on\n"
     client.kill()
-    client.communicate(timeout=10)
+    client.communicate(timeout=patient(10))
 
 
 def _normal(here: Stage, key: Path, number: int) -> None:

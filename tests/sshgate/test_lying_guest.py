@@ -22,6 +22,7 @@ from backendai.sshgate import link
 from backendai.wire.guest_frames import EXIT, STDOUT, frame
 from tests.cast import Cast
 from tests.factories import make_running_session
+from tests.patience import patient
 from tests.sshgate.stage import Stage
 from tests.sshgate.test_after_login import resident
 
@@ -218,7 +219,7 @@ def test_a_guest_that_lies_harms_its_own_user_alone(
             assert resident() - size < _MOST_GROWN, name
             _at_rest(here, (left[0], left[1] + _KEPT), name)
         bystander.stdin.close()
-        assert bystander.wait(10) == 0
+        assert bystander.wait(patient(10)) == 0
 
 
 def _listen_to(here: Stage, key: Path, name: str, liar: Liar) -> None:
@@ -235,7 +236,7 @@ def _listen_to(here: Stage, key: Path, name: str, liar: Liar) -> None:
     finally:
         for client in (reading, stopped):
             client.kill()
-            client.communicate(timeout=10)
+            client.communicate(timeout=patient(10))
         liar.leave()
 
 

@@ -15,6 +15,7 @@ from backendai.ops.doctor import ssh as doctor
 from backendai.sshgate.proxies import Proxies
 from backendai.sshgate.proxy_header import BadHeader, read_header
 from backendai.sshgate.server import MOST_PER_ADDRESS, serving
+from tests.patience import patient
 
 HEADERS = [
     b"GET / HTTP/1.1\r\n\r\n",
@@ -118,7 +119,7 @@ async def banner_by_proxy(port: int, address: str) -> tuple[bytes, asyncio.Strea
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(f"PROXY TCP4 {address} 10.0.0.1 1000 22\r\n".encode())
     try:
-        return await asyncio.wait_for(reader.read(8), 5), writer
+        return await asyncio.wait_for(reader.read(8), patient(5)), writer
     except ConnectionError:
         return b"", writer
 

@@ -17,6 +17,7 @@ from backendai.activity.models import AuditEntry
 from backendai.compute.models import ComputeSession
 from tests.cast import Cast
 from tests.factories import make_running_session
+from tests.patience import patient
 from tests.sshgate.stage import Stage, connect
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -58,7 +59,7 @@ def test_ports_of_the_session_can_be_reached_and_no_others(here: Stage, key: Pat
     port = int(running.stdout.readline())
     through = here.run(key, "train", "-W", f"localhost:{port}", given=b"hello")
     assert through.stdout == b"HELLO"
-    running.wait(10)
+    running.wait(patient(10))
     running.stdout.close()
     for host in ("169.254.169.254", "10.0.0.1", "example.org", "127.0.0.1.nip.io"):
         assert b"prohibited" in here.run(key, "train", "-W", f"{host}:80", LogLevel="INFO").stderr
@@ -88,7 +89,7 @@ def test_names_of_kernels_lead_to_their_own_ports_and_to_no_others_of_the_machin
             refused = here.run(key, "pair", "-W", f"{host}:{number}", given=b"x", LogLevel="INFO")
             assert b"Nothing is listening" in refused.stderr, (host, refused)
     assert here.run(key, "pair", "-W", f"sub1:{port}", given=b"hello").stdout == b"HELLO of sub1"
-    running.wait(10)
+    running.wait(patient(10))
     running.stdout.close()
 
 
@@ -118,7 +119,7 @@ def test_a_socket_of_the_session_is_reached_by_its_path(here: Stage, key: Path, 
             return bytes(await reader.readexactly(5))
 
     assert asyncio.run(walk()) == b"HELLO"
-    running.wait(10)
+    running.wait(patient(10))
     running.stdout.close()
 
 

@@ -19,6 +19,7 @@ from backendai.sshgate import visit
 from backendai.sshgate.entrances import Entrance, ShellTarget, open_at
 from tests.cast import Cast
 from tests.factories import make_running_session
+from tests.patience import patient
 from tests.sshgate.stage import Stage, connect
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -43,7 +44,7 @@ async def cut_with_the_key(cast: Cast, connection: asyncssh.SSHClientConnection)
     process = await connection.create_process("echo on; exec sleep 60")
     assert await process.stdout.readline() == "on\n"
     await sync_to_async(cast.alice.ssh_keys.all().delete)()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(patient(10)):
         await connection.wait_closed()
 
 

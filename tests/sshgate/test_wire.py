@@ -25,6 +25,7 @@ from backendai.gateways.ssh_access import key_of
 from backendai.sshgate import server
 from backendai.sshgate.connection import MOST_OFFERS
 from tests.cast import Cast
+from tests.patience import patient
 from tests.sshgate.stage import Stage, connect, stage
 from tests.sshgate.test_after_login import ATTACKS
 
@@ -38,7 +39,7 @@ def test_the_key_of_a_session_opens_it_until_it_is_replaced(cast: Cast, here: St
     running = subprocess.Popen(here.ssh(private, "work", "echo on; exec sleep 60"), stdout=subprocess.PIPE)
     assert running.stdout is not None and running.stdout.readline() == b"on\n"
     renewed = key_of(cast.alice, session, renew=True)[0]
-    assert running.wait(15) == 255
+    assert running.wait(patient(15)) == 255
     running.stdout.close()
     assert b"Permission denied" in here.run(private, "work", "id").stderr
     private.write_text(renewed)
@@ -54,7 +55,7 @@ def ssh_agent(here: Stage) -> Iterator[str]:
         time.sleep(0.02)
     yield path
     agent.terminate()
-    agent.wait(10)
+    agent.wait(patient(10))
 
 
 def test_agents_and_displays_are_not_forwarded(
@@ -144,7 +145,7 @@ def test_a_half_open_connection_is_closed_in_time(monkeypatch: pytest.MonkeyPatc
 
     async def walk(port: int) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(patient(10)):
             assert (await reader.readline()).startswith(b"SSH-2.0-")
             writer.write(b"SSH-2.0-slow\r\n")
             with contextlib.suppress(ConnectionError):
@@ -166,10 +167,10 @@ def test_attacks_after_the_sign_in_leave_no_task_and_no_descriptor(
     async def strike(bystander: asyncssh.SSHClientConnection, names: tuple[str, ...]) -> None:
         for name in names:
             with contextlib.suppress(asyncssh.Error, OSError):
-                async with asyncio.timeout(20), connect(here, key) as connection:
+                async with asyncio.timeout(patient(20)), connect(here, key) as connection:
                     await ATTACKS[name](connection)
                     connection.abort()
-            told = await asyncio.wait_for(bystander.run("echo on"), 10)
+            told = await asyncio.wait_for(bystander.run("echo on"), patient(10))
             assert told.stdout == "on\n", name
 
     async def walk() -> None:
@@ -177,7 +178,7 @@ def test_attacks_after_the_sign_in_leave_no_task_and_no_descriptor(
             await strike(bystander, QUICK[:1])  # what is opened once and kept
             before = await sync_to_async(descriptors)()
             await strike(bystander, QUICK)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(patient(20)):
                 while await sync_to_async(descriptors)() > before:
                     await asyncio.sleep(0.1)
 

@@ -21,6 +21,7 @@ from backendai.storage import file_server
 from backendai.storage.models import StorageHost
 from backendai.wire.folder_tickets import FolderTicketRefused, read_folder_ticket
 from backendai.wire.tickets import public_key_of
+from tests.patience import patient
 
 NOBODY = str(UUID(int=0))
 
@@ -60,7 +61,7 @@ class FakeFileServer:
         return [path for verb, path, *_ in self.asked if verb == method]
 
     def answer(self, method: str, path: str, query: dict[str, list[str]], body: Any, token: str) -> tuple[int, Any]:
-        self.resume.wait(10)
+        self.resume.wait(patient(10))
         parts = path.strip("/").split("/")
         try:
             ticket = read_folder_ticket(public_key_of(settings.TICKET_KEY), token, host=self.name, now=time.time())

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 
 from aiohttp import web
 
+from tests.patience import patient
+
 
 @contextmanager
 def served(app: web.Application) -> Iterator[str]:
@@ -30,5 +32,5 @@ def served(app: web.Application) -> Iterator[str]:
     finally:
         asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(20)
         loop.call_soon_threadsafe(loop.stop)
-        thread.join(20)
+        thread.join(patient(20))
         loop.close()

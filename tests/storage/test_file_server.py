@@ -13,6 +13,7 @@ from backendai.storage import file_server
 from backendai.storage.file_server import FileServerClient, FileServerError, StorageSilent, line_to
 from backendai.storage.models import StorageHost
 from backendai.wire.tickets import new_private_key
+from tests.patience import patient, until
 from tests.storage.fake_file_server import FakeFileServer
 
 FOLDER = uuid4()
@@ -88,7 +89,7 @@ def test_a_slow_call_does_not_make_a_host_silent_that_answers_others(
     def answer_others(method: str, path: str, *more: Any) -> tuple[int, Any]:
         if threading.current_thread() is not first_thread[0]:
             return answer(method, path, *more)
-        slow.wait(10)
+        slow.wait(patient(10))
         return 200, {}
 
     first_thread: list[threading.Thread] = []
@@ -125,10 +126,7 @@ def test_only_a_few_calls_wait_for_one_host(
     for thread in waiting:
         thread.start()
     line = line_to(files.address)
-    for _ in range(500):  # until each of them has a slot
-        if line._slots._value == 0:  # type: ignore[attr-defined]
-            break
-        threading.Event().wait(0.01)
+    until(lambda: line._slots._value == 0, what="each of them has a slot")  # type: ignore[attr-defined]
     monkeypatch.setattr(file_server, "DEADLINE_SECONDS", 0.1)
     with pytest.raises(StorageSilent) as refused:
         ask(client)

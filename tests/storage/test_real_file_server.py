@@ -37,6 +37,7 @@ from backendai.storage.status import FolderStatus
 from backendai.wire.tickets import public_key_of
 from tests.cast import Cast
 from tests.factories import make_session
+from tests.patience import until as wait_until
 from tests.storage.served_app import served
 
 config = pytest.importorskip("backendai.files.config")
@@ -67,12 +68,12 @@ def host(db: None, root: Path) -> Iterator[StorageHost]:
 
 def until(is_so: Callable[[], bool]) -> None:
     """Run the pass until it is so: the server works in the background."""
-    for _ in range(200):
+
+    def look() -> bool:
         folders.run_folders(NOW)
-        if is_so():
-            return
-        threading.Event().wait(0.05)
-    pytest.fail("the pass did not get there")
+        return is_so()
+
+    wait_until(look)
 
 
 def has(folder: Folder, status: FolderStatus) -> Callable[[], bool]:

@@ -20,10 +20,10 @@ import psutil
 import pytest
 import requests
 
+from tests.patience import patient, until
 from tests.system.client import Client
 from tests.system.images import TINY
 from tests.system.platform import free_port
-from tests.system.polling import until
 
 ROOT = Path(__file__).resolve().parents[2]
 READY_WITHIN, STOPPED_WITHIN = 150.0, 45.0
@@ -165,13 +165,13 @@ class Start:
     def press_ctrl_c(self, process: subprocess.Popen[bytes]) -> None:
         """Send what the terminal sends to all processes of the group, and wait for the end."""
         os.killpg(process.pid, signal.SIGINT)
-        process.wait(STOPPED_WITHIN)
+        process.wait(patient(STOPPED_WITHIN))
 
     def manage(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run ``manage.py`` as this person."""
         told = self.environment | {"REDIS_URL": f"unix://{self.clone}/var/valkey.sock"}
         command = [*self.person.command, ".venv/bin/python", "manage.py", *arguments]
-        return subprocess.run(command, cwd=self.clone, env=told, capture_output=True, text=True, timeout=120)
+        return subprocess.run(command, cwd=self.clone, env=told, capture_output=True, text=True, timeout=patient(120))
 
     def said(self) -> str:
         """Return what the terminal shows."""
@@ -223,16 +223,16 @@ class Start:
         assert found is not None
         with requests.Session() as browser:
             browser.trust_env = False
-            browser.get(f"{self.url}/login/", timeout=15).raise_for_status()
+            browser.get(f"{self.url}/login/", timeout=patient(15)).raise_for_status()
             form = {"username": found[1], "password": found[2], "csrfmiddlewaretoken": _csrf(browser)}
-            browser.post(f"{self.url}/login/", data=form, timeout=15).raise_for_status()
+            browser.post(f"{self.url}/login/", data=form, timeout=patient(15)).raise_for_status()
             if self.has_docker:
                 self._take_in_images(browser)
             token = browser.post(
                 f"{self.url}/api/v1/tokens/",
                 json={"name": "matrix"},
                 headers={"X-CSRFToken": _csrf(browser)},
-                timeout=15,
+                timeout=patient(15),
             )
         assert token.status_code == 201, token.text
         return Client(self.url, token.json()["token"])
@@ -242,13 +242,13 @@ class Start:
 
         def found() -> list[dict[str, str]]:
             form = {"csrfmiddlewaretoken": _csrf(browser)}
-            browser.post(f"{self.url}/manage/images/from-agents/", data=form, timeout=15).raise_for_status()
-            images = browser.get(f"{self.url}/api/v1/images/?page_size=100", timeout=15).json()["results"]
+            browser.post(f"{self.url}/manage/images/from-agents/", data=form, timeout=patient(15)).raise_for_status()
+            images = browser.get(f"{self.url}/api/v1/images/?page_size=100", timeout=patient(15)).json()["results"]
             return [image for image in images if image["reference"] == TINY]
 
         (image,) = until(found, READY_WITHIN, "the agent has told of its images")
         address, headers = f"{self.url}/api/v1/images/{image['id']}/", {"X-CSRFToken": _csrf(browser)}
-        browser.patch(address, json={"is_enabled": True}, headers=headers, timeout=15).raise_for_status()
+        browser.patch(address, json={"is_enabled": True}, headers=headers, timeout=patient(15)).raise_for_status()
         self.image = image["name"]
 
     def _kill(self) -> None:

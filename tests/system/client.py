@@ -14,7 +14,7 @@ from requests.exceptions import ChunkedEncodingError
 from websockets.exceptions import WebSocketException
 from websockets.sync.client import ClientConnection, connect
 
-from tests.system.polling import until
+from tests.patience import patient, until
 
 STARTED_WITHIN = 45.0
 ENDED_WITHIN = 30.0
@@ -145,7 +145,7 @@ class Client:
         return answer
 
     def _send(self, method: str, path: str, *, headers: dict[str, str] | None = None, **body: Any) -> requests.Response:
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + patient(_PATIENCE)
         while True:
             try:
                 with requests.Session() as session:
@@ -154,7 +154,7 @@ class Client:
                         method,
                         f"{self.url}/api/v1/{path}",
                         headers=self._headers | (headers or {}),
-                        timeout=_ANSWER_SECONDS,
+                        timeout=patient(_ANSWER_SECONDS),
                         **body,
                     )
             except (requests.ConnectionError, ChunkedEncodingError):  # not there, or killed in the middle of its answer
@@ -176,7 +176,7 @@ class Terminal:
         """Type a command and read until ``answer`` (a regular expression) comes; the echo of the keys may not match."""
         self._seen = ""
         self._socket.send(f"{command}\n".encode())
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + patient(seconds)
         while not re.search(answer, self._seen):
             left = deadline - time.monotonic()
             assert left > 0, f"{answer!r} did not come after {command!r}: {self._seen!r}"

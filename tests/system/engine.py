@@ -19,8 +19,8 @@ import psutil
 from docker import APIClient
 from docker.errors import DockerException
 
+from tests.patience import patient, until
 from tests.system.images import ensure_tiny
-from tests.system.polling import until
 
 _UP_WITHIN = 60.0
 _GONE_WITHIN = 15.0
@@ -139,7 +139,7 @@ class PrivateEngine:
         self._dockerd.wait()
         for process in struck:
             process.kill()
-        assert not psutil.wait_procs(struck, timeout=_GONE_WITHIN)[1]
+        assert not psutil.wait_procs(struck, timeout=patient(_GONE_WITHIN))[1]
 
     def cut_off(self) -> None:
         """Take the machine off the network."""
@@ -204,7 +204,7 @@ class PrivateEngine:
         assert self._dockerd is not None
         assert self._dockerd.poll() is None, self._tail()
         try:
-            client = APIClient(base_url=self.url, timeout=5)
+            client = APIClient(base_url=self.url, timeout=patient(5))
             client.close()
         except DockerException:
             return False

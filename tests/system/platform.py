@@ -24,10 +24,10 @@ from docker import APIClient
 from docker.errors import APIError, NotFound
 
 from tests import prepared
+from tests.patience import patient, until
 from tests.system.client import Client
 from tests.system.engine import PrivateEngine
 from tests.system.images import TINY
-from tests.system.polling import until
 
 ROOT = Path(__file__).resolve().parents[2]
 READY_WITHIN = 90.0
@@ -101,7 +101,7 @@ class Platform:
     @cached_property
     def engine(self) -> APIClient:
         """The container engine, which only a platform with containers needs."""
-        return APIClient(base_url=self._engine_url, timeout=60)
+        return APIClient(base_url=self._engine_url, timeout=patient(60))
 
     @property
     def containers_are_used(self) -> bool:
@@ -158,7 +158,7 @@ class Platform:
         """Ask the supervisor to stop and wait for its end."""
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
-        assert self._process.wait(STOPPED_WITHIN) == 0
+        assert self._process.wait(patient(STOPPED_WITHIN)) == 0
 
     def kill(self, role: str) -> int:
         """Send SIGKILL to the process of a role; returns the process id that it had."""
@@ -262,12 +262,12 @@ class Platform:
     def _python(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         environment = {"REDIS_URL": f"unix://{self.data}/valkey.sock", "PYTHONPATH": str(ROOT)} | self.environment
         command = self._inside([sys.executable, *arguments])
-        return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
+        return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=patient(300))
 
     def _answers(self) -> bool:
         assert self.is_up, "the supervisor has ended"
         try:
-            return requests.get(f"{self.url}/healthz", timeout=5, proxies={"http": ""}).ok
+            return requests.get(f"{self.url}/healthz", timeout=patient(5), proxies={"http": ""}).ok
         except requests.RequestException:
             return False
 

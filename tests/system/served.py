@@ -14,9 +14,9 @@ from typing import Any
 import psutil
 import requests
 
+from tests.patience import patient, until
 from tests.system.client import TERMINAL, Body
 from tests.system.platform import READY_WITHIN, ROOT, Platform, free_port
-from tests.system.polling import until
 
 SERVER = Path(__file__).with_name("model_server.py")
 CALLERS = 4
@@ -105,7 +105,7 @@ class Served:
             # In good order: drains wait for a proxy that vanishes, which may only be cut off.
             process.terminate()
             try:
-                process.wait(60)
+                process.wait(patient(60))
             finally:
                 process.kill()
 

@@ -15,7 +15,7 @@ from uuid import uuid4
 
 import psycopg
 
-from tests.system.polling import until
+from tests.patience import until
 
 _ROOT = Path(__file__).resolve().parents[2]
 _POSTGRES, _REDIS = "BACKENDAI_TEST_POSTGRES_URL", "BACKENDAI_TEST_REDIS_URL"

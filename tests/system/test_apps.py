@@ -15,9 +15,9 @@ from docker import APIClient
 from websockets.sync.client import ClientConnection, connect
 
 from tests.agent.images import ensure_service_image
+from tests.patience import patient, until
 from tests.system.client import Body
 from tests.system.platform import READY_WITHIN, Platform
-from tests.system.polling import until
 
 pytestmark = [pytest.mark.system, pytest.mark.docker, pytest.mark.usefixtures("tiny_image")]
 MIB, GIB = 2**20, 2**30
@@ -51,11 +51,11 @@ class Visitor:
         headers = {"Host": self.host, "Cookie": self.cookie}
         self._web.cookies.clear()
         url = f"http://{self._at}:{self.port}{path}"
-        return self._web.request(method, url, headers=headers, allow_redirects=False, timeout=60, **options)  # type: ignore[arg-type]
+        return self._web.request(method, url, headers=headers, allow_redirects=False, timeout=patient(60), **options)  # type: ignore[arg-type]
 
     def websocket(self) -> ClientConnection:
         """Open the app's websocket."""
-        wire = socket.create_connection((self._at, self.port or 0), timeout=20)
+        wire = socket.create_connection((self._at, self.port or 0), timeout=patient(20))
         told = {"Cookie": self.cookie}
         return connect(f"ws://{self.host}/ws", sock=wire, origin=self.app["url"], additional_headers=told)
 
@@ -105,7 +105,7 @@ def test_it_starts_the_service_at_the_first_visit_and_leads_to_its_page(platform
 def test_a_websocket_echoes(visitor: Visitor) -> None:
     with visitor.websocket() as websocket:
         websocket.send("hello")
-        assert websocket.recv(timeout=20) == "hello"
+        assert websocket.recv(timeout=patient(20)) == "hello"
 
 
 @pytest.mark.ci

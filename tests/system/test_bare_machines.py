@@ -19,6 +19,7 @@ import pytest
 from docker import APIClient
 
 from tests.agent.prerequisites import need_program
+from tests.patience import patient, until
 from tests.system.bare import (
     Person,
     Start,
@@ -29,7 +30,6 @@ from tests.system.bare import (
     programs_without,
 )
 from tests.system.client import Terminal
-from tests.system.polling import until
 
 pytestmark = [pytest.mark.system, pytest.mark.docker]
 _AT_ONCE = 2
@@ -204,7 +204,7 @@ def run_a_second_agent(start: Start) -> None:
 def containers_of(start: Start) -> list[str]:
     """Return the containers that this deployment has left."""
     deployment = json.loads((start.clone / "var" / "secrets.json").read_text())["deployment"]
-    engine = APIClient(timeout=60)
+    engine = APIClient(timeout=patient(60))
     found = engine.containers(all=True, filters={"label": f"backendai.deployment={deployment}"})
     engine.close()
     return [container["Id"] for container in found]

@@ -14,10 +14,10 @@ import pytest
 from docker import APIClient
 
 from tests.agent.images import ensure_tiny_image
+from tests.patience import patient, until
 from tests.system.client import Body
 from tests.system.engine import PrivateEngine
 from tests.system.platform import ROOT, Platform
-from tests.system.polling import until
 from tests.system.test_engine_kill import need_root_and_programs
 from tests.system.test_multi_node import connections
 
@@ -91,7 +91,7 @@ def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
                 yield found
             finally:
                 found.far.terminate()
-                found.far.wait(60)
+                found.far.wait(patient(60))
 
 
 def launched(machines: Machines) -> Body:

@@ -15,10 +15,10 @@ import pytest
 from docker import APIClient
 
 from tests.agent.images import ensure_python_image
+from tests.patience import patient, until
 from tests.system.client import Body, Client
 from tests.system.documented import lines_of, run_lines
 from tests.system.platform import Platform
-from tests.system.polling import until
 
 pytestmark = [pytest.mark.system, pytest.mark.docker]
 TICKS = 30
@@ -113,7 +113,7 @@ def test_a_run_goes_on_and_nothing_of_it_is_missing(platform: Platform, session:
     part = read(client, path)
     platform.wait_for_restart(role, platform.kill(role))
     text, after = text_of(part), part["offset"]
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + patient(60)
     while part["state"] != "FINISHED" or after < part["end"]:
         assert time.monotonic() < deadline, part
         part = read(client, path, after)

@@ -13,9 +13,9 @@ import pytest
 from docker import APIClient
 
 from tests.agent.images import ensure_packages_image
+from tests.patience import patient, until
 from tests.system.engine import PrivateEngine
 from tests.system.platform import Platform
-from tests.system.polling import until
 from tests.system.test_apps import Visitor
 from tests.system.test_engine_kill import need_root_and_programs, node
 
@@ -85,7 +85,7 @@ def machines(tmp_path_factory: pytest.TempPathFactory, packages: Path) -> Iterat
     need_root_and_programs()
     with PrivateEngine(Path(tempfile.mkdtemp(prefix="backendai-engine-"))) as engine:
         for url in (None, engine.url):
-            client = APIClient(base_url=url, timeout=300)
+            client = APIClient(base_url=url, timeout=patient(300))
             ensure_packages_image(client, IMAGE, packages)
             client.close()
         data = tmp_path_factory.mktemp("dask")

@@ -14,10 +14,10 @@ from uuid import UUID
 
 import pytest
 
+from tests.patience import patient, until
 from tests.system.client import Terminal
 from tests.system.engine import PrivateEngine
 from tests.system.platform import ROOT, Platform
-from tests.system.polling import until
 
 pytestmark = [pytest.mark.system, pytest.mark.docker]
 SESSIONS = 3
@@ -61,7 +61,7 @@ def node(platform: Platform, engine: PrivateEngine, name: str = "far") -> Iterat
         yield
     finally:
         agent.terminate()
-        agent.wait(60)
+        agent.wait(patient(60))
 
 
 def opens(platform: Platform, session_id: str) -> bool:

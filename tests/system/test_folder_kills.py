@@ -16,9 +16,9 @@ from uuid import uuid4
 import pytest
 import requests
 
+from tests.patience import until
 from tests.system.client import Body, Client
 from tests.system.platform import Platform
-from tests.system.polling import until
 from tests.system.test_folders import Lab, ask
 from tests.system.test_folders import lab as lab
 

@@ -9,10 +9,10 @@ from urllib.parse import urlsplit
 import pytest
 import requests
 
+from tests.patience import patient, until
 from tests.system.client import Body, Client
 from tests.system.images import ensure_tiny
 from tests.system.platform import Platform
-from tests.system.polling import until
 
 pytestmark = [pytest.mark.system, pytest.mark.docker, pytest.mark.ci, pytest.mark.timeout(900)]
 ALICE, BOB = "alice@example.com", "bob@example.com"
@@ -58,7 +58,7 @@ class Lab:
         headers = {"Host": host, "Authorization": f"Bearer {who.token}", **more.pop("headers", {})}
         with requests.Session() as session:
             session.trust_env = False
-            return session.request(method, self.apps + path, headers=headers, timeout=30, **more)
+            return session.request(method, self.apps + path, headers=headers, timeout=patient(30), **more)
 
 
 @pytest.fixture(scope="module", params=["docker", pytest.param("process", marks=pytest.mark.long)])

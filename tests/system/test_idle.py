@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.patience import until
 from tests.system.platform import Platform
-from tests.system.polling import until
 
 pytestmark = [pytest.mark.system, pytest.mark.docker, pytest.mark.usefixtures("tiny_image"), pytest.mark.timeout(420)]
 # The shortest that a checker may say, and what the loops take beyond.

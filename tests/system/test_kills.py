@@ -12,9 +12,9 @@ from uuid import UUID
 import psutil
 import pytest
 
+from tests.patience import patient, until
 from tests.system.client import Body
 from tests.system.platform import Platform
-from tests.system.polling import until
 
 pytestmark = [pytest.mark.system, pytest.mark.docker, pytest.mark.usefixtures("tiny_image")]
 
@@ -157,7 +157,7 @@ def test_it_adopts_everything_after_a_kill_of_the_supervisor(platform: Platform,
     children = psutil.Process(platform.pid).children(recursive=True)
     before = platform.lives()
     platform.kill_supervisor()
-    left = psutil.wait_procs(children, timeout=5)[1]
+    left = psutil.wait_procs(children, timeout=patient(5))[1]
     assert not left, f"children outlive the supervisor: {left}"
     assert platform.lives() == before
 

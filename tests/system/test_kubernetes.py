@@ -12,10 +12,10 @@ import pytest
 import yaml
 
 from tests.agent.kubernetes_bed import bed, ensure_bed, kubectl, namespace
+from tests.patience import until
 from tests.system.client import Client
 from tests.system.images import TINY
 from tests.system.platform import Platform
-from tests.system.polling import until
 from tests.system.tiny_replica import COMMAND, tiny_replica
 
 pytestmark = [

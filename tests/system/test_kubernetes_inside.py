@@ -19,9 +19,9 @@ import yaml
 
 from tests.agent.images import TINY_IMAGE
 from tests.agent.kubernetes_bed import MANIFEST, bed, ensure_bed, kubectl
+from tests.patience import until
 from tests.system.images import TINY
 from tests.system.platform import ROOT, Platform
-from tests.system.polling import until
 
 pytestmark = [
     pytest.mark.system,

@@ -9,10 +9,10 @@ from uuid import UUID
 
 import pytest
 
+from tests.patience import until
 from tests.system.client import TERMINAL
 from tests.system.images import ensure_stillborn
 from tests.system.platform import Platform
-from tests.system.polling import until
 from tests.system.registry import empty_registry
 
 pytestmark = [pytest.mark.core, pytest.mark.system, pytest.mark.docker, pytest.mark.usefixtures("tiny_image")]

@@ -17,9 +17,9 @@ from docker import APIClient
 from tests.agent.cluster_tools import OPEN_MPI
 from tests.agent.images import MPI_IMAGE, ensure_mpi_image
 from tests.agent.prerequisites import need_program
+from tests.patience import until
 from tests.system.engine import PrivateEngine
 from tests.system.platform import ROOT, Platform
-from tests.system.polling import until
 from tests.system.test_apps import Visitor
 from tests.system.test_engine_kill import need_root_and_programs, node
 

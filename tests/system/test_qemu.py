@@ -9,8 +9,8 @@ import psutil
 import pytest
 
 from tests.agent.qemu_bed import machine_settings
+from tests.patience import patient, until
 from tests.system.platform import Platform
-from tests.system.polling import until
 from tests.system.tiny_replica import COMMAND, tiny_replica
 
 pytestmark = [

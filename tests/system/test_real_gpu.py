@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tests.agent.accelerators.machines import GpuMachine
+from tests.patience import until
 from tests.system.platform import Platform
-from tests.system.polling import until
 
 pytestmark = [pytest.mark.gpu, pytest.mark.system]
 _LOAD = Path(__file__).with_name("gpu_load.py").read_text()

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import until
 from tests.system.client import Client
 from tests.system.documented import lines_of, run_lines
 from tests.system.platform import Platform
-from tests.system.polling import until
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 _TOKEN = """

@@ -13,9 +13,9 @@ from uuid import UUID
 
 import pytest
 
+from tests.patience import patient, until
 from tests.system.client import TERMINAL
 from tests.system.platform import Platform
-from tests.system.polling import until
 from tests.system.stores import stores
 
 pytestmark = [pytest.mark.system, pytest.mark.docker, pytest.mark.usefixtures("tiny_image")]
@@ -45,7 +45,7 @@ def run(command: list[str]) -> None:
     found = shutil.which(command[0]) or next(
         str(path) for path in sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{command[0]}"), reverse=True)
     )
-    subprocess.run([found, *command[1:]], check=True, timeout=60)
+    subprocess.run([found, *command[1:]], check=True, timeout=patient(60))
 
 
 def save_sqlite(database: Path, backup: Path) -> None:

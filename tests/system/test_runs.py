@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.patience import patient
 from tests.system.platform import Platform
 
 pytestmark = [pytest.mark.system, pytest.mark.long]
@@ -35,7 +36,7 @@ def pipeline() -> dict[str, Any]:
 def test_a_pipeline_of_500_steps_passes_through_kills_of_control(platform: Platform) -> None:
     client = platform.client
     run = client.post("runs/", {"document": pipeline()})
-    path, killed, deadline = f"runs/{run['id']}/", 0, time.monotonic() + 300
+    path, killed, deadline = f"runs/{run['id']}/", 0, time.monotonic() + patient(300)
     while not (found := client._get(path).json())["ended_at"]:
         assert time.monotonic() < deadline, found["counts"]
         # Spread over the run, so that each hits another moment between decision, release and end.

@@ -12,8 +12,8 @@ import openai
 import pytest
 
 from tests.images.package_images import ensure_serve_image
+from tests.patience import patient, until
 from tests.system.platform import READY_WITHIN, ROOT, Platform
-from tests.system.polling import until
 
 pytestmark = [pytest.mark.system, pytest.mark.docker, pytest.mark.ci, pytest.mark.timeout(900)]
 IMAGE = "local/backendai-serve:latest"
@@ -64,7 +64,7 @@ def test_a_language_model_streams_chats_from_two_containers(platform: Platform) 
         api_key=token,
         default_headers={"Host": f"{host}:{port}"},
         max_retries=0,
-        timeout=120,
+        timeout=patient(120),
         http_client=openai.DefaultHttpxClient(trust_env=False),
     ) as asks:
         assert [one.id for one in asks.models.list()] == [MODEL]

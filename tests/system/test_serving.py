@@ -12,8 +12,8 @@ import psutil
 import pytest
 
 from backendai.serving.reading import HEARD
+from tests.patience import until
 from tests.system.platform import READY_WITHIN, Platform, free_port
-from tests.system.polling import until
 from tests.system.served import BROKEN_IN_ANSWER, CALLERS, Load, Served
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(420)]

@@ -15,8 +15,8 @@ from docker import APIClient
 
 from tests.agent.images import PYTHON_IMAGE, ensure_python_image
 from tests.chaos.servers import Postgres
+from tests.patience import until
 from tests.system.platform import READY_WITHIN, Platform
-from tests.system.polling import until
 from tests.system.served import CALLERS, Load, Served
 
 pytestmark = [pytest.mark.system, pytest.mark.long, pytest.mark.timeout(420)]

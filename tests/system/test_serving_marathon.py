@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import until
 from tests.system.platform import READY_WITHIN, Platform
-from tests.system.polling import until
 from tests.system.served import CALLERS, Load, Served
 
 pytestmark = [pytest.mark.system, pytest.mark.long, pytest.mark.timeout(900)]

@@ -17,9 +17,9 @@ from playwright.sync_api import expect
 from tests.browser.chromium import open_chromium
 from tests.browser.people import ADMIN
 from tests.browser.visitor import Visitor, run_on
+from tests.patience import patient, until
 from tests.system.client import TERMINAL, Body
 from tests.system.platform import READY_WITHIN, Platform, free_port
-from tests.system.polling import until
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(490)]
 SOURCE = Path(__file__).with_name("model_server.py").read_text().replace("'", "'\\''")
@@ -64,7 +64,7 @@ class Served:
             api_key=self.token,
             default_headers={"Host": f"{host}:{port}"},
             max_retries=0,
-            timeout=90,
+            timeout=patient(90),
             http_client=openai.DefaultHttpxClient(trust_env=False),
         )
         messages: Any = [{"role": "user", "content": "Hello"}]

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.patience import until
 from tests.system.client import TERMINAL
 from tests.system.platform import Platform
-from tests.system.polling import until
 
 SESSIONS = 24
 ENDED_WITHIN = 90.0

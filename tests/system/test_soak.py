@@ -15,9 +15,9 @@ import psutil
 import pytest
 from docker.errors import APIError
 
+from tests.patience import until
 from tests.system.client import TERMINAL, Client
 from tests.system.platform import Platform
-from tests.system.polling import until
 
 USERS = 4
 MINUTES = float(os.environ.get("BACKENDAI_TEST_CHAOS_MINUTES", "1"))

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import patient, until
 from tests.system.client import Body, Client
 from tests.system.images import ensure_tiny
 from tests.system.platform import Platform
-from tests.system.polling import until
 
 pytestmark = [pytest.mark.system, pytest.mark.docker, pytest.mark.long, pytest.mark.timeout(600)]
 
@@ -44,7 +44,7 @@ class Here:
     def run(self, program: str, *more: str, given: str = "") -> subprocess.CompletedProcess[str]:
         """Run a command of OpenSSH to its end."""
         command = self.words(program, *more)
-        return subprocess.run(command, input=given, capture_output=True, text=True, timeout=60, check=False)
+        return subprocess.run(command, input=given, capture_output=True, text=True, timeout=patient(60), check=False)
 
 
 @pytest.fixture(scope="module", params=["process", "docker"])
@@ -105,7 +105,7 @@ def test_many_wrong_keys_open_nothing_and_shut_nobody_out_afterwards(here: Here)
     # More than eight from one address are not heard at all before they have signed in.
     tries = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(30)]
     for one in tries:
-        out, _ = one.communicate(timeout=60)
+        out, _ = one.communicate(timeout=patient(60))
         assert (one.returncode, out) == (255, b"")
     right = here.run("ssh", "besieged@127.0.0.1", "echo here")
     assert right.stdout == "here\n", right
@@ -118,7 +118,7 @@ def test_logins_go_on_while_one_of_two_gates_is_killed(here: Here) -> None:
     gates = [one for one in here.platform.processes() if "sshgate" in one.cmdline()]
     assert len(gates) == 2
     os.kill(gates[0].pid, signal.SIGKILL)
-    gates[0].wait(5)  # the system resets what waits in its queue
+    gates[0].wait(patient(5))  # the system resets what waits in its queue
     for _ in range(10):
         right = here.run("ssh", "two-gates@127.0.0.1", "echo here")
         assert right.stdout == "here\n", right
@@ -136,7 +136,7 @@ def test_a_deleted_key_cuts_what_it_transfers(here: Here) -> None:
         answer = here.client._send("DELETE", f"me/ssh-keys/{here.key_id}/")
         assert answer.status_code in (200, 204), answer.text
         deleted_at = time.monotonic()
-        transfer.wait(10)
+        transfer.wait(patient(10))
         assert time.monotonic() - deleted_at <= 5
     finally:
         transfer.kill()

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.patience import patient, until
 from tests.sshgate.sockets import free_port, page_of, page_through_socks
 from tests.system.client import Body
 from tests.system.platform import ROOT, Platform
-from tests.system.polling import until
 from tests.system.test_apps import Visitor
 from tests.system.test_ssh import Here
 
@@ -57,7 +57,7 @@ class Notebooks(Visitor):
         content = {"type": "file", "format": "text", "content": text}
         headers = {"Host": self.host, "Cookie": self.cookie, "X-XSRFToken": _XSRF}
         url = f"http://{self._at}:{self.port}/api/contents/{path}"
-        answer = self._web.put(url, json=content, headers=headers, timeout=60)
+        answer = self._web.put(url, json=content, headers=headers, timeout=patient(60))
         assert answer.status_code == 201, answer.text
 
     def names(self, path: str) -> set[str]:
@@ -97,13 +97,15 @@ def test_openssh_copies_in_every_way(here: Here, session: Body) -> None:
     tree.mkdir()
     (tree / "one").write_bytes(content)
     shell = " ".join(here.words("ssh"))
-    subprocess.run(["rsync", "-a", "-e", shell, f"{tree}/", f"{ADDRESS}:tree/"], check=True, timeout=60)
+    subprocess.run(["rsync", "-a", "-e", shell, f"{tree}/", f"{ADDRESS}:tree/"], check=True, timeout=patient(60))
     assert here.run("ssh", ADDRESS, "git init -q --bare work.git; cmp sent0 tree/one").returncode == 0
 
     def git(*words: str) -> str:
         command = ["git", "-c", "user.name=a", "-c", "user.email=a@b", *words]
         environ = os.environ | {"GIT_SSH_COMMAND": shell, "GIT_CONFIG_GLOBAL": "/dev/null"}
-        return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=True).stdout
+        return subprocess.run(
+            command, env=environ, capture_output=True, text=True, timeout=patient(60), check=True
+        ).stdout
 
     git("init", "-q", "-b", "main", str(own))
     git("-C", str(own), "commit", "-qm", "one", "--allow-empty")
@@ -128,4 +130,4 @@ def test_openssh_has_terminals_ports_and_a_shared_connection(here: Here, session
         assert here.run("ssh", "-S", str(control), ADDRESS, "exit 7").returncode == 7
     finally:
         master.kill()  # it may sleep through a signal that comes just before it waits
-        master.wait(10)
+        master.wait(patient(10))

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from docker import APIClient
 
+from tests.patience import until
 from tests.system.engine import PrivateEngine, Switch
 from tests.system.platform import Platform
-from tests.system.polling import until
 from tests.system.test_engine_kill import need_root_and_programs, node
 from tests.system.test_multi_node import connections
 

@@ -9,8 +9,8 @@ from uuid import UUID
 import pytest
 
 from tests.agent.cluster_tools import HOSTILE
+from tests.patience import until
 from tests.system.platform import Platform
-from tests.system.polling import until
 from tests.system.stores import Stores, stores
 
 pytestmark = [pytest.mark.system, pytest.mark.docker, pytest.mark.usefixtures("tiny_image")]

@@ -23,6 +23,7 @@ from redis import Redis
 from backendai.ops.valkey import answers, find_server
 from backendai.wire import browser
 from backendai.wire.browser import EVERYTHING, SessionEvent, _Sender, group_of, publish_on_commit
+from tests.patience import until
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 30.0
@@ -100,13 +101,6 @@ def end_after_publishing(address: Path, before: str = "") -> subprocess.Complete
     }
     command = [sys.executable, "-c", LAST_WORDS, before]
     return subprocess.run(command, env=os.environ | told, capture_output=True, text=True, timeout=120)
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.01)
 
 
 def event(version: int, session: str = "5e5510", owner: str = ADA) -> SessionEvent:

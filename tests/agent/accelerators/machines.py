@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.patience import patient
+
 ROOT = Path(__file__).resolve().parents[3]
 SOURCE = Path(__file__).with_name("fakenvml.c")
 LIBRARY = "libnvidia-ml.so.1"
@@ -78,7 +80,7 @@ class GpuMachine:
             finally:
                 assert process.stdin
                 process.stdin.close()
-                process.wait(20)
+                process.wait(patient(20))
 
 
 class FakeMachine(GpuMachine):
