@@ -111,19 +111,20 @@ def test_a_moved_end_replaces_the_first_one(cast: Cast) -> None:
         for _ in range(2)
     )
     interactive = make_running_session(cast.alice)
-    set_end(batch, cast.alice, later(minutes=30), now=later())
-    set_end(unlimited, cast.alice, None, now=later())
-    set_end(interactive, cast.alice, later(minutes=30), now=later())
-    repair_at(later(minutes=29))
+    ComputeSession.objects.update(started_at=(began := later()))  # however long it took to make them
+    for session in (batch, unlimited, interactive):
+        session.refresh_from_db()
+        set_end(session, cast.alice, None if session == unlimited else began + timedelta(minutes=30), now=began)
+    repair_at(began + timedelta(minutes=29))
     assert ComputeSession.objects.running().count() == 3
-    repair_at(later(minutes=31))
+    repair_at(began + timedelta(minutes=31))
     for session in (batch, unlimited, interactive):
         session.refresh_from_db()
     assert (batch.status_reason, batch.result) == ("task-timeout", "FAILED")
     assert "within 30 min, its time limit" in batch.status_message
     assert (interactive.status_reason, interactive.result) == ("session-lifetime", "UNDEFINED")
     assert interactive.status_message == "It has run for 30 min, until the end that was set for it."
-    repair_at(later(days=30))
+    repair_at(began + timedelta(days=30))
     unlimited.refresh_from_db()
     assert unlimited.status == Status.RUNNING
 
