@@ -175,11 +175,13 @@
       show();
     }
   });
-  explorer.addEventListener("change", ({ target }) => {
-    if (target.type !== "file" || !target.files.length) return;
-    take([...target.files].map((file) => ({ path: file.webkitRelativePath || file.name, file })));
-    target.value = "";
-  });
+  const takeChosen = (input) => {
+    if (input.type !== "file" || !input.files.length) return;
+    take([...input.files].map((file) => ({ path: file.webkitRelativePath || file.name, file })));
+    input.value = "";
+  };
+  explorer.addEventListener("change", ({ target }) => takeChosen(target));
+  explorer.querySelectorAll("input[type=file]").forEach(takeChosen); // before this script was here
 
   // A browser gives the entries of a directory in parts: it is asked until nothing comes.
   const entriesIn = async (directory) => {

@@ -34,7 +34,8 @@ def tree_in(folder: Path) -> set[str]:
 
 
 def drop(page: Page, path: Path) -> None:
-    """Drop a directory of this machine on the page, as a file manager does."""
+    """Drop a directory of this machine on the page, as a file manager does, once its scripts listen."""
+    page.wait_for_load_state()
     devtools = page.context.new_cdp_session(page)
     box: Any = page.locator("#explorer").bounding_box()
     where = {"x": box["x"] + box["width"] / 2, "y": box["y"] + 20}
@@ -72,6 +73,22 @@ def test_a_directory_is_dropped_found_and_downloaded(walk: Visit, tmp_path: Path
     page.locator(".found-list a").first.click()
     expect(page.get_by_label("Text of the file")).to_have_value(re.compile("käse"))
     assert visitor.faults_in_every_light() == []
+
+
+def test_files_that_are_chosen_before_the_script_is_here_are_uploaded(walk: Visit, tmp_path: Path) -> None:
+    visitor = walk(ALICE)
+    page = visitor.page
+    (tmp_path / "small.txt").write_text("x")
+    visitor.go("/folders/new/")
+    new_folder(page, "early")
+    held: list[Route] = []
+    page.route("**/folder-upload*.js", lambda route: held.append(route))
+    page.goto(page.url, wait_until="commit")
+    page.locator("#pick-files").set_input_files(str(tmp_path / "small.txt"))
+    while not held:
+        page.wait_for_timeout(20)
+    held[0].continue_()
+    expect(page.locator(".upload-state")).to_have_text("Uploaded")
 
 
 @pytest.mark.core
