@@ -15,6 +15,7 @@ from playwright.sync_api import Page, Route, expect
 from backendai.core.storage_layout import MARKER
 from tests.browser.conftest import Campus, Visit
 from tests.browser.people import ALICE
+from tests.browser.visitor import wait_until
 from tests.patience import patient
 
 pytestmark = [pytest.mark.browser, pytest.mark.system]
@@ -85,8 +86,7 @@ def test_files_that_are_chosen_before_the_script_is_here_are_uploaded(walk: Visi
     page.route("**/folder-upload*.js", lambda route: held.append(route))
     page.goto(page.url, wait_until="commit")
     page.locator("#pick-files").set_input_files(str(tmp_path / "small.txt"))
-    while not held:
-        page.wait_for_timeout(20)
+    wait_until(page, lambda: held, "the script is asked for")
     held[0].continue_()
     expect(page.locator(".upload-state")).to_have_text("Uploaded")
 

@@ -10,7 +10,7 @@ from playwright.sync_api import Route, expect
 
 from tests.browser.conftest import Visit
 from tests.browser.people import ADMIN, ALICE
-from tests.browser.visitor import unfold
+from tests.browser.visitor import unfold, wait_until
 from tests.patience import patient
 from tests.system.client import Body, Client
 
@@ -78,6 +78,7 @@ def test_a_rule_warns_in_the_open_page_and_one_click_gives_more_time(visit: Visi
     with page.expect_request("**/longer/**"):
         notice.get_by_role("button", name=re.compile("Keep session running 1h longer")).click()
     page.evaluate("htmx.trigger('#session-head', 'look-again')")
+    wait_until(page, lambda: held, "it goes on its way")
     page.wait_for_timeout(1000)
     held[0].continue_()
     expect(notice).not_to_be_visible()

@@ -32,7 +32,7 @@ from backendai.catalog.models import Image, ImageOnAgent
 labels = {{"ai.backend.service-ports": "{1}"}}
 told = {{"reference": "{0}", "minimum": {{"cpu": "0.1"}}, "title": "1 Lab", "labels": labels}}
 Image.objects.update_or_create(name="a-lab", defaults=told)
-end = time.monotonic() + 90
+end = time.monotonic() + {2}
 while not ImageOnAgent.objects.filter(reference="{0}").exists():
     assert time.monotonic() < end, "the agent has not reported the image"
     time.sleep(0.2)
@@ -50,7 +50,7 @@ def lab(platform: Platform, alice: Client) -> Iterator[str]:
     engine.commit(made, *_IMAGE, changes=f"LABEL ai.backend.service-ports={_LABEL}")
     engine.remove_container(made)
     image = ":".join(_IMAGE)
-    done = platform.manage("shell", "--no-imports", "-c", _ADD_IMAGE.format(image, _LABEL))
+    done = platform.manage("shell", "--no-imports", "-c", _ADD_IMAGE.format(image, _LABEL, patient(90)))
     assert done.returncode == 0, done.stderr
     yield image
     gone = platform.manage(

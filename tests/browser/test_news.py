@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 
 from tests.browser.conftest import Campus, Visit
 from tests.browser.people import ADMIN, ALICE
-from tests.browser.visitor import Visitor, run_on
+from tests.browser.visitor import Visitor, run_on, wait_until
 from tests.patience import patient, until
 
 pytestmark = [pytest.mark.browser, pytest.mark.system, pytest.mark.timeout(420)]
@@ -177,7 +177,6 @@ def test_every_visitor_complains_of_what_a_page_does_wrong_behind_the_scenes(wal
     visitor.page.evaluate("document.body.insertAdjacentHTML('beforeend', '<p style=\"color: red\">x</p>')")
     visitor.page.evaluate("console.error('it is broken')")
     visitor.page.evaluate("setTimeout(() => { throw new Error('thrown') })")
-    visitor.page.wait_for_timeout(200)
-    told = "\n".join(visitor.complaints)
+    for said in ("inline style", "it is broken", "thrown"):
+        wait_until(visitor.page, lambda said=said: said in "\n".join(visitor.complaints), said)
     visitor.complaints.clear()
-    assert "inline style" in told and "it is broken" in told and "thrown" in told

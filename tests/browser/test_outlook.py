@@ -10,7 +10,7 @@ from playwright.sync_api import Error, Page, Route, expect
 
 from tests.browser.conftest import THEMES, Visit
 from tests.browser.people import ALICE
-from tests.browser.visitor import RESOURCES, REVIEW
+from tests.browser.visitor import RESOURCES, REVIEW, wait_until
 from tests.patience import patient
 from tests.system.client import Body, Client
 from tests.system.platform import Platform
@@ -188,8 +188,7 @@ def test_only_the_newest_answer_counts(visit: Visit) -> None:
     expect(line).not_to_be_empty()
     held = _hold_first(page)
     cores.fill("64")
-    page.wait_for_timeout(600)
-    assert held, "the first is on its way"
+    wait_until(page, lambda: held, "the first is on its way")
     cores.fill("0.5")
     expect(line).to_contain_text("Starts now on")
     with suppress(Error):

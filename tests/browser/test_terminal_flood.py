@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,8 +10,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Visit
 from tests.browser.people import ALICE
-from tests.browser.visitor import Visitor
-from tests.patience import patient
+from tests.browser.visitor import Visitor, wait_until
 from tests.system.client import Client
 
 pytestmark = [pytest.mark.browser, pytest.mark.docker, pytest.mark.system, pytest.mark.long]
@@ -103,7 +101,5 @@ def test_it_ends_a_flood_with_control_c(visitor: Visitor) -> None:
 
 def _wait_for(page: Page, text: str) -> None:
     """Wait until a line of screen or scrollback begins so; Playwright's own waiting needs the forbidden ``eval``."""
-    deadline = time.monotonic() + patient(_PATIENCE_SECONDS)
-    while not page.evaluate("(text) => record.holds(text)", text):
-        assert time.monotonic() < deadline, f"there was no line that begins with {text}"
-        page.wait_for_timeout(100)
+    what = f"there was no line that begins with {text}"
+    wait_until(page, lambda: page.evaluate("(text) => record.holds(text)", text), what, _PATIENCE_SECONDS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ from playwright.sync_api import ConsoleMessage, Error, Locator, Page, Response, 
 
 from tests.browser.chromium import DESK, PHONE, Chromium, Manner
 from tests.browser.people import PASSWORD
+from tests.patience import patient
 from tests.system.bare import Start
 from tests.system.platform import Platform
 
@@ -45,6 +47,14 @@ def run_on(platform: Platform | Start, name: str, module: str = "make_people") -
     done = platform.manage("shell", "--no-imports", "-c", f"from tests.browser.{module} import {name}; {name}()")
     assert done.returncode == 0, done.stderr
     return done.stdout.strip().splitlines()[-1]
+
+
+def wait_until(page: Page, is_so: Callable[[], object], what: str, seconds: float = 20.0) -> None:
+    """Wait while the page goes on, which it does not while this thread sleeps."""
+    deadline = time.monotonic() + patient(seconds)
+    while not is_so():
+        assert time.monotonic() < deadline, what
+        page.wait_for_timeout(50)
 
 
 class Visitor:
