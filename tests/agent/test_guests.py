@@ -171,8 +171,7 @@ class TestJupyter(ProgramContract):
             ended = await asker.until(told["run_id"], "FINISHED")
             assert (result_of(ended), text_of(ended)) == (["5"], "Key: ········\n")
             await asker.run("thermometer = 7")
-            found = await asker.ask("complete", code="thermo")
-            assert (found["status"], found["matches"]) == ("ok", ["thermometer"])
+            assert await asker.completions("thermo") == ["thermometer"]
 
         asyncio.run(walk())
 

@@ -95,6 +95,6 @@ def test_the_originals_call_runs_code_in_the_images_own_jupyter_kernel(owner: Cl
     assert slow["status"] == "continued"
     told, text = ended(execute("interrupt", run_id=slow["runId"]))
     assert told["status"] == "finished" and "KeyboardInterrupt" in text
-    assert "bit_count" in json.dumps(execute("complete", "(7).bit_c")["completions"])
+    until(lambda: "bit_count" in json.dumps(execute("complete", "(7).bit_c")["completions"]), what="it completes names")
     told, text = ended(execute("query", _PLOT))
     assert told["exitCode"] == 0 and '"png"' in text

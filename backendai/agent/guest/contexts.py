@@ -22,6 +22,7 @@ from backendai.agent.guest.run import (
     WAITING_INPUT,
     Run,
 )
+from backendai.core.slowness import allowed
 
 UNANSWERED_SECONDS = 3600.0
 _HIDDEN = "········"  # instead of a password, whatever its length
@@ -134,7 +135,7 @@ class Context:
         self._asked[number] = answer
         interpreter.tell({"do": "complete", "number": number, "code": code, "cursor": cursor})
         try:
-            await asyncio.wait([answer], timeout=_COMPLETE_SECONDS)
+            await asyncio.wait([answer], timeout=allowed(_COMPLETE_SECONDS))
             return answer.result() if answer.done() else _BUSY
         finally:
             del self._asked[number]
