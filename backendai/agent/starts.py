@@ -26,6 +26,7 @@ from backendai.agent.ends import Ends
 from backendai.agent.lanes import Claim, Move
 from backendai.agent.portal import Portal, PortalRefused, PortalUnreachable
 from backendai.agent.roster import Roster
+from backendai.agent.slow_machine import with_cause
 from backendai.core.errors import PlatformError
 from backendai.core.messages import Message
 from backendai.wire.messages import KernelReport, KernelSpec, KernelState, ReadyCheck
@@ -194,7 +195,7 @@ class Starts:
                 text = Message(
                     "No program listened on port {port} within {seconds} s.", port=check.tcp, seconds=seconds
                 )
-                return "end", partial(self._ends.stop_because, "not-ready", text)
+                return "end", partial(self._ends.stop_because, "not-ready", with_cause(text))
             if self._has_ended(spec.kernel_id):
                 return "end", self._ends.look
             claim.abandon.wait(_LOOK_SECONDS)

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from uuid import UUID
 
+import pytest
+
 from backendai.wire.messages import KernelReport, KernelState
 from tests.agent.node import Node
 from tests.agent.portal import make_spec
 from tests.patience import until
+from tests.slow_machines import BUSY, make_machine
 
 CHECK = {"tcp": 8786, "within": 30}
 
@@ -55,6 +58,16 @@ def test_an_order_to_stop_ends_the_wait() -> None:
     node.kernels.stop_soon(kernel_id, 1)
     node.settle()
     assert last(node).state == KernelState.TERMINATED and kernel_id not in node.backend.entries
+
+
+def test_a_program_that_is_late_on_a_busy_machine_is_told_with_that_cause(monkeypatch: pytest.MonkeyPatch) -> None:
+    make_machine(monkeypatch, BUSY)
+    node, _ = starting(lambda kernel, port: False, within=0)
+    node.settle()
+    assert last(node).message == (
+        "No program listened on port 8786 within 0 s. "
+        "This machine is busy now (load 12 on 2 cores), which may be the cause."
+    )
 
 
 def test_an_agent_that_stops_leaves_the_kernel_and_the_next_one_goes_on_waiting() -> None:

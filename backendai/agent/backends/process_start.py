@@ -19,6 +19,7 @@ from backendai.agent.backends.process_sandbox import Place, open_to_all, probe
 from backendai.agent.backends.supervisors import Supervisors, free_user
 from backendai.agent.mounts.kernel_mounts import Binds, KernelMounts
 from backendai.agent.mounts.rules import KERNEL_USER, MountRules
+from backendai.agent.slow_machine import with_cause
 from backendai.core.slots import MILLI, Slots
 from backendai.wire.messages import KernelSpec
 
@@ -116,7 +117,7 @@ class Starter:
     def _complaint(self, folder: KernelFolder, timeout: float) -> str:
         output = read_tail(folder.log, _COMPLAINT)[0] + read_tail(folder.path / "runner.log", _COMPLAINT)[0]
         said = folder.read("exit").get("failed") or output.decode(errors="replace").strip()
-        return said or f"its main process was not alive after {timeout:g} s."
+        return said or with_cause(f"its main process was not alive after {timeout:g} s.")
 
     def _undo(self, folder: KernelFolder) -> None:
         self._mounts.remove(folder.kernel_id)

@@ -26,6 +26,7 @@ from backendai.agent.backends.trees import remove_tree
 from backendai.agent.mounts.kernel_mounts import Binds, KernelMounts
 from backendai.agent.mounts.rules import KERNEL_USER, MountRules
 from backendai.agent.qemu_settings import MachineSettings
+from backendai.agent.slow_machine import with_cause
 from backendai.core.slots import MILLI, Slots, format_size
 from backendai.wire.messages import KernelSpec
 
@@ -181,7 +182,7 @@ class Starter:
             if lines := text.strip().splitlines():
                 telling = [line for line in lines if any(sign in line for sign in _TELLING)]
                 return (telling or lines)[-1].strip()[-_COMPLAINT:]
-        return f"its guest said nothing within {spec.create_timeout:g} s."
+        return with_cause(f"its guest said nothing within {spec.create_timeout:g} s.")
 
     def _undo(self, folder: KernelFolder) -> None:
         self._mounts.remove(folder.kernel_id)
