@@ -4,10 +4,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-import socket
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -52,13 +50,18 @@ class Asker:
     def __init__(self, backend: Backend, kernel: UUID) -> None:
         self.backend, self.links, self.kernel = backend, GuestLinks(backend.guests), kernel
 
-    def hang_up(self) -> None:
-        """End the guest's connection, also when its event loop is closed: else the guest would not hear of it while
-        the report of a failed test keeps it open, and never dial to the links of the next test."""
-        controls = [link._control for link in self.links._links.values() if link._control is not None]
-        for control in controls:
-            with contextlib.suppress(OSError):
-                control.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
+    def play(self, walk: Callable[[], Awaitable[object]]) -> None:
+        """Let the walk happen, and close the links in its event loop. Sockets that nobody closes would keep the guest
+        until they are collected as garbage, and it would not dial to the links of the next test."""
+
+        async def whole() -> None:
+            try:
+                await walk()
+            finally:
+                self.links.close()
+                self.links = GuestLinks(self.backend.guests)
+
+        asyncio.run(whole())
 
     async def completions(self, code: str) -> list[str]:
         """Return what completes the code, however long the interpreter is busy."""
@@ -128,10 +131,8 @@ class GuestContract:
     sleeps = "import time; time.sleep(600)"
 
     @pytest.fixture
-    def asker(self, backend: Backend, kernel: UUID) -> Iterator[Asker]:
-        asker = Asker(backend, kernel)
-        yield asker
-        asker.hang_up()
+    def asker(self, backend: Backend, kernel: UUID) -> Asker:
+        return Asker(backend, kernel)
 
     def test_it_prints_and_tells_results_and_exit_codes(self, asker: Asker) -> None:
         async def walk() -> None:
@@ -140,7 +141,7 @@ class GuestContract:
             assert result_of(await asker.run("1+1")) == ["2"]
             assert (await asker.run("exit(3)"))["exit_code"] == 3
 
-        asyncio.run(walk())
+        asker.play(walk)
 
     def test_the_same_run_id_is_the_same_run(self, asker: Asker) -> None:
         async def walk() -> None:
@@ -149,7 +150,7 @@ class GuestContract:
             assert text_of(first) == text_of(again) == "1\n"
             assert first["created_at"] == again["created_at"]
 
-        asyncio.run(walk())
+        asker.play(walk)
 
     def test_it_asks_and_takes_the_answer(self, asker: Asker) -> None:
         async def walk() -> None:
@@ -161,7 +162,7 @@ class GuestContract:
             refused = await asker.ask("input", run_id=told["run_id"], text="Bo")
             assert refused["error"]["code"] == "no-question"
 
-        asyncio.run(walk())
+        asker.play(walk)
 
     def test_a_reader_waits_beside_a_question_until_it_is_answered(self, asker: Asker) -> None:
         async def walk() -> None:
@@ -174,7 +175,7 @@ class GuestContract:
             await asker.ask("input", run_id=told["run_id"], text="Bo")
             assert (await waiting)["state"] != "WAITING_INPUT" or result_of(await waiting)
 
-        asyncio.run(walk())
+        asker.play(walk)
 
     def test_code_is_told_whole_and_older_runs_page_by_page(self, asker: Asker) -> None:
         async def walk() -> None:
@@ -191,7 +192,7 @@ class GuestContract:
             assert (len(first["code"]) < len(code), first["code_length"]) == (True, len(code))
             assert (await asker.ask("code", run_id="long"))["code"] == code
 
-        asyncio.run(walk())
+        asker.play(walk)
 
     def test_a_deleted_context_takes_its_runs_along_if_asked_to(self, asker: Asker) -> None:
         async def walk() -> None:
@@ -203,7 +204,7 @@ class GuestContract:
             assert (await asker.ask("read", run_id=kept["run_id"]))["error"]["code"] == "no-such-run"
             assert (await asker.ask("delete-context", context="kept"))["error"]["code"] == "no-such-context"
 
-        asyncio.run(walk())
+        asker.play(walk)
 
     def test_it_interrupts_and_times_out_and_goes_on(self, asker: Asker) -> None:
         async def walk() -> None:
@@ -218,7 +219,7 @@ class GuestContract:
             assert (late["state"], late["reason"]) == ("FINISHED", "exec-timeout")
             assert result_of(await asker.run("2+2")) == ["4"]
 
-        asyncio.run(walk())
+        asker.play(walk)
 
     def test_runs_wait_for_each_other_and_can_be_withdrawn(self, asker: Asker) -> None:
         async def walk() -> None:
@@ -233,19 +234,18 @@ class GuestContract:
             assert (await asker.until(third["run_id"], "CANCELLED"))["reason"] == "restarted"
             assert result_of(await asker.run("2+2")) == ["4"]
 
-        asyncio.run(walk())
+        asker.play(walk)
 
     def test_readers_go_on_where_they_were(self, asker: Asker) -> None:
         async def walk() -> None:
             told = await asker.run("print(1)\nprint(2)")
             half = await asker.ask("read", run_id=told["run_id"], after=told["end"])
             assert (half["items"], half["offset"]) == ([], told["end"])
-            again = Asker.__new__(Asker)  # as after a restart of the agent
             asker.links.close()
-            again.links, again.kernel = GuestLinks(asker.links._host), asker.kernel
-            assert text_of(await again.ask("read", run_id=told["run_id"], after=0)) == "1\n2\n"
+            asker.links = GuestLinks(asker.backend.guests)  # as after a restart of the agent
+            assert text_of(await asker.ask("read", run_id=told["run_id"], after=0)) == "1\n2\n"
 
-        asyncio.run(walk())
+        asker.play(walk)
 
     def test_it_follows_what_happens(self, asker: Asker) -> None:
         async def walk() -> None:
@@ -264,7 +264,7 @@ class GuestContract:
             writer.close()
             assert text == "42\n"
 
-        asyncio.run(walk())
+        asker.play(walk)
 
     def test_what_runs_is_known_without_a_reader_but_not_what_waits_for_a_person(self, asker: Asker) -> None:
         async def walk() -> None:
@@ -277,7 +277,7 @@ class GuestContract:
             await asker.ask("interrupt", run_id=run["run_id"])
             await asker.until_works(set())
 
-        asyncio.run(walk())
+        asker.play(walk)
 
     def test_it_refuses_what_it_cannot_read(self, asker: Asker) -> None:
         async def walk() -> None:
@@ -291,7 +291,7 @@ class GuestContract:
             ]
             assert codes == ["no-such-run", "bad-name", "bad-mode", "code-too-large", "bad-request", "bad-request"]
 
-        asyncio.run(walk())
+        asker.play(walk)
 
     def test_there_is_no_guest_in_a_kernel_that_is_gone(self, backend: Backend) -> None:
         async def walk() -> None:
@@ -328,7 +328,7 @@ class ProgramContract(GuestContract):
             await asker.ask("input", run_id=answered["run_id"], text="this")
             assert text_of(await asker.until(answered["run_id"], "FINISHED")) == "got this\n"
 
-        asyncio.run(walk())
+        asker.play(walk)
 
     def test_servers_on_the_loopback_and_on_sockets_are_reached_from_inside(self, asker: Asker) -> None:
         async def walk() -> None:
@@ -340,7 +340,7 @@ class ProgramContract(GuestContract):
             nothing = await asker.ask("dial", port=9, socket="/nowhere")
             assert nothing["error"]["code"] == "app-not-listening"
 
-        asyncio.run(walk())
+        asker.play(walk)
 
     def test_an_interpreter_that_ends_is_told_and_what_waited_is_not_run(self, asker: Asker) -> None:
         async def walk() -> None:
@@ -352,14 +352,14 @@ class ProgramContract(GuestContract):
             assert (cancelled["reason"], cancelled["items"]) == ("interpreter-lost", [])
             assert text_of(await asker.run("print('new')")) == "new\n"
 
-        asyncio.run(walk())
+        asker.play(walk)
 
     def test_output_of_programs_belongs_to_the_run(self, asker: Asker) -> None:
         async def walk() -> None:
             told = await asker.run("import os\nfor n in range(3): os.system(f'echo {n}; echo e{n} >&2')")
             assert (text_of(told), text_of(told, "stderr")) == ("0\n1\n2\n", "e0\ne1\ne2\n")
 
-        asyncio.run(walk())
+        asker.play(walk)
 
     def test_another_agent_hears_of_what_runs_without_a_question(self, asker: Asker) -> None:
         async def walk() -> None:
@@ -371,7 +371,7 @@ class ProgramContract(GuestContract):
             await asker.ask("interrupt", run_id=run["run_id"])
             asker.links.close()
 
-        asyncio.run(walk())
+        asker.play(walk)
 
     def test_files_go_in_and_out_whole(self, asker: Asker) -> None:
         async def walk() -> None:
@@ -391,7 +391,7 @@ class ProgramContract(GuestContract):
             assert (await asker.ask("delete", path="new folder")) == {"deleted": 1}
             assert (await asker.ask("get", path="new folder"))["error"]["code"] == "no-such-file"
 
-        asyncio.run(walk())
+        asker.play(walk)
 
     def test_directories_are_listed_and_changed_by_the_session_user(self, asker: Asker) -> None:
         async def walk() -> None:
@@ -408,7 +408,7 @@ class ProgramContract(GuestContract):
             assert (await asker.ask("find", path="", q="B.TX"))["entries"][0]["path"] == "browse/b.txt"
             assert (await asker.ask("remove", paths=["browse"])) == {"deleted": 1}
 
-        asyncio.run(walk())
+        asker.play(walk)
 
     def test_a_cut_upload_leaves_nothing(self, asker: Asker) -> None:
         async def walk() -> None:
@@ -420,7 +420,7 @@ class ProgramContract(GuestContract):
             assert [entry["name"] for entry in listed["entries"] if "half" in entry["name"]] == []
             assert (await asker.ask("get", path="../x"))["error"]["code"] == "bad-path"
 
-        asyncio.run(walk())
+        asker.play(walk)
 
     def test_a_large_answer_in_any_alphabet_is_cut_and_the_variables_stay(self, asker: Asker) -> None:
         async def walk() -> None:
@@ -433,7 +433,7 @@ class ProgramContract(GuestContract):
             assert "was left out" in text_of(page, "log"), page
             assert result_of(await asker.run("kept")) == ["7"]
 
-        asyncio.run(walk())
+        asker.play(walk)
 
     def test_printed_letters_of_any_alphabet_are_read_in_answers_of_a_mebibyte(self, asker: Asker) -> None:
         async def walk() -> None:
@@ -445,7 +445,7 @@ class ProgramContract(GuestContract):
                 text, after = text + text_of(told), told["offset"]
             assert text == "\uac00" * 2_000_000 + "\n"
 
-        asyncio.run(walk())
+        asker.play(walk)
 
     def test_too_much_output_is_cut_in_the_middle_and_says_so(self, asker: Asker) -> None:
         async def walk() -> None:
@@ -455,4 +455,4 @@ class ProgramContract(GuestContract):
             assert gaps[0]["bytes"] > 20_000_000
             assert text.startswith("first\n") and text.endswith("last\n") and len(text) < 17 * 2**20
 
-        asyncio.run(walk())
+        asker.play(walk)

@@ -36,7 +36,7 @@ class TestDocker(ProgramContract):
             assert code != 0
             assert text_of(await asker.run("import os; print(os.getuid())")) == "1000\n"
 
-        asyncio.run(walk())
+        asker.play(walk)
 
     def test_the_variables_outlive_the_agent(self, asker: Asker, reopened: Callable[[], DockerBackend]) -> None:
         async def walk() -> None:
@@ -44,8 +44,9 @@ class TestDocker(ProgramContract):
             asker.links.close()
             again = Asker(reopened(), asker.kernel)
             assert text_of(await again.run("print(x*7)")) == "42\n"
+            again.links.close()
 
-        asyncio.run(walk())
+        asker.play(walk)
 
     def test_memory_that_runs_out_is_said(self, asker: Asker) -> None:
         async def walk() -> None:
@@ -54,4 +55,4 @@ class TestDocker(ProgramContract):
             assert "512 MiB" in text_of(told, "log")
             assert text_of(await asker.run("print('again')")) == "again\n"
 
-        asyncio.run(walk())
+        asker.play(walk)

@@ -109,10 +109,7 @@ def test_a_run_ends_and_the_next_one_works(kernel: tuple[ProcessBackend, UUID], 
         told = await asker.run("print(6*7)")
         assert text_of(told) == "42\n", str(told)  # of a dictionary pytest shows the beginning only
 
-    try:
-        asyncio.run(walk())
-    finally:
-        asker.hang_up()
+    asker.play(walk)
 
 
 class Pretender(GuestPlace):

@@ -61,7 +61,7 @@ class TestNative(ProgramContract):
                 refused = await asker.ask("dial", port=foreign.getsockname()[1])
             assert refused["error"]["code"] == "app-not-listening"
 
-        asyncio.run(walk())
+        asker.play(walk)
 
     def test_a_forged_end_ends_nothing(self, asker: Asker) -> None:
         forge = (
@@ -77,7 +77,7 @@ class TestNative(ProgramContract):
             assert (told["state"], text_of(told)) == ("FINISHED", "to the end\n"), told
             assert result_of(await asker.run("2+2")) == ["4"]
 
-        asyncio.run(walk())
+        asker.play(walk)
 
     @pytest.mark.long
     def test_a_million_flushed_lines_arrive(self, asker: Asker) -> None:
@@ -90,7 +90,7 @@ class TestNative(ProgramContract):
                 after = told["offset"]
             assert "".join(text) == "".join(f"line {n}\n" for n in range(1_000_000))
 
-        asyncio.run(walk())
+        asker.play(walk)
 
 
 def test_a_new_interpreter_is_that_of_an_environment_that_was_built_after_the_guests_start(
@@ -114,7 +114,7 @@ def test_a_new_interpreter_is_that_of_an_environment_that_was_built_after_the_gu
         assert text_of(await asker.run(code)) == "yes\n"
 
     try:
-        asyncio.run(walk())
+        asker.play(walk)
     finally:
         backend.remove(spec.kernel_id)
         backend.close()
@@ -148,7 +148,7 @@ class TestJupyter(ProgramContract):
             [context] = [one for one in (await asker.ask("runs"))["contexts"] if one["name"] == "main"]
             assert context["interpreter"]["kind"] == "jupyter"
 
-        asyncio.run(walk())
+        asker.play(walk)
 
     def test_exits_end_a_run_and_keep_the_interpreter(self, asker: Asker) -> None:
         async def walk() -> None:
@@ -161,7 +161,7 @@ class TestJupyter(ProgramContract):
                 assert (text_of(told), text_of(told, "stderr")) == ("", says), (code, told)
             assert result_of(await asker.run("kept")) == ["'still here'"]
 
-        asyncio.run(walk())
+        asker.play(walk)
 
     def test_passwords_are_asked_for_and_completions_found(self, asker: Asker) -> None:
         async def walk() -> None:
@@ -173,7 +173,7 @@ class TestJupyter(ProgramContract):
             await asker.run("thermometer = 7")
             assert await asker.completions("thermo") == ["thermometer"]
 
-        asyncio.run(walk())
+        asker.play(walk)
 
     def test_updated_displays_keep_their_id(self, asker: Asker) -> None:
         async def walk() -> None:
@@ -182,7 +182,7 @@ class TestJupyter(ProgramContract):
             assert first["display"] == second["display"]
             assert (first.get("updates"), second.get("updates")) == (None, True)
 
-        asyncio.run(walk())
+        asker.play(walk)
 
     def test_a_killed_runner_leaves_no_process_of_its_interpreter(self, asker: Asker) -> None:
         async def walk() -> None:
@@ -195,7 +195,7 @@ class TestJupyter(ProgramContract):
                 while text_of(await asker.run(looks)) != "gone\n":  # until it is reaped
                     await asyncio.sleep(0.05)
 
-        asyncio.run(walk())
+        asker.play(walk)
 
     def test_contexts_have_languages_and_variables_of_their_own(self, asker: Asker) -> None:
         async def walk() -> None:
@@ -213,4 +213,4 @@ class TestJupyter(ProgramContract):
             for name in ("second", "shell", "odd"):
                 await asker.ask("delete-context", context=name)
 
-        asyncio.run(walk())
+        asker.play(walk)

@@ -74,7 +74,8 @@ class TestPods(ProgramContract):
     @pytest.fixture
     def kernel(self, backend: KubernetesBackend, shared: UUID) -> Iterator[UUID]:
         yield shared
-        asyncio.run(Asker(backend, shared).ask("restart"))
+        asker = Asker(backend, shared)
+        asker.play(lambda: asker.ask("restart"))
 
     def test_the_variables_outlive_the_agent(
         self, asker: Asker, backend: KubernetesBackend, opened: Callable[[], KubernetesBackend]
@@ -87,7 +88,7 @@ class TestPods(ProgramContract):
             assert text_of(await Asker(later, asker.kernel).run("print(x*7)")) == "42\n"
             later.close()
 
-        asyncio.run(walk())
+        asker.play(walk)
 
     def test_a_way_that_breaks_off_is_opened_again_and_variables_stay(self, asker: Asker) -> None:
         async def walk() -> None:
@@ -99,7 +100,7 @@ class TestPods(ProgramContract):
                     await asyncio.sleep(0.2)
             assert said == "42\n"
 
-        asyncio.run(walk())
+        asker.play(walk)
 
     async def once(self, asker: Asker) -> str | None:
         """Return what it says; None where the connection broke off with the way."""

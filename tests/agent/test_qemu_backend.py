@@ -516,7 +516,7 @@ def test_code_runs_with_the_python_of_the_image_and_its_servers_are_reached(
         port = int(text_of(await asker.run(ECHO.format("127.0.0.1"))))
         assert await asker.echo(b"x" * 2**20, port=port) == b"hello " + b"x" * 2**20
 
-    asyncio.run(walk())
+    asker.play(walk)
 
 
 @pytest.mark.long
@@ -532,7 +532,7 @@ def test_commands_run_and_files_are_moved_where_the_image_has_no_python(
         listed = await asker.ask("list", path="", limit=10)
         assert "made" in [entry["name"] for entry in listed["entries"]]
 
-    asyncio.run(walk())
+    asker.play(walk)
 
 
 @pytest.mark.long
