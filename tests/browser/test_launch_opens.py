@@ -120,8 +120,10 @@ def test_the_tab_says_why_the_session_waits_and_closes_when_the_launch_is_refuse
 
     other = visitor.page.context.new_page()
     other.goto(urlsplit(page.url)._replace(path="/sessions/new/", query="").geturl())
-    other.get_by_label("Name optional").fill("taken-meanwhile")
     expect(other.locator("#launch-outlook")).to_contain_text("Waits")
+    # The form does not hear any more that the name is taken: then it would not even open a tab.
+    other.route("**/sessions/new/preview/", lambda route: route.abort())
+    other.get_by_label("Name optional").fill("taken-meanwhile")
     other.get_by_role("button", name="Launch", exact=True).click()
     alice.launch("taken-meanwhile", resources={"cpu": 1, "mem": "64m"})
     with other.context.expect_page() as refused:
