@@ -11,7 +11,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 COVERAGE, GUIDE = DOCS / "coverage.md", DOCS / "user-guide.md"
-NEVER_IN_CI = {"long", "soak", "gpu"}
+NEVER_IN_CI = {"long", "gpu"}
+NEED_SERVICES = {"browser", "docker", "system", "qemu", "kubernetes"}
 Test = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -81,9 +82,15 @@ def test_each_test_exists_and_runs_at_its_level() -> None:
             wrong[test] = "there is no such test"
         elif marks & NEVER_IN_CI:
             wrong[test] = f"CI never runs what is marked {', '.join(sorted(marks & NEVER_IN_CI))}"
-        elif level != (right := "ci" if "ci" in marks else "quick"):
+        elif level != (right := level_of(marks)):
             wrong[test] = f"its level is {right}"
     assert wrong == {}
+
+
+def level_of(marks: set[str]) -> str:
+    """Return the first level of the check that runs a test with these marks, as ``bin/test`` chooses."""
+    is_quick = "ci" not in marks and ("core" in marks or not marks & NEED_SERVICES)
+    return "quick" if is_quick else "ci"
 
 
 def test_every_heading_of_the_user_guide_has_a_row() -> None:

@@ -12,10 +12,10 @@ from tests.browser.notebooks import SLOW_MS, run_cell, see_a_run_in_tensorboard
 from tests.browser.people import ADMIN
 from tests.browser.visitor import Visitor, run_on
 from tests.images.package_images import ensure_lab_image
+from tests.patience import until
 from tests.system.client import Body, Client
 from tests.system.images import ensure_tiny
 from tests.system.platform import Platform
-from tests.system.polling import until
 
 pytestmark = [
     pytest.mark.browser,

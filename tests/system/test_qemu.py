@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from tests.agent.qemu_bed import machine_settings
-from tests.patience import patient, until
+from tests.patience import until
 from tests.system.platform import Platform
 from tests.system.tiny_replica import COMMAND, tiny_replica
 

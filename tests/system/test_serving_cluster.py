@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import until
 from tests.system.platform import Platform
-from tests.system.polling import until
 from tests.system.tiny_replica import tiny_replica
 
 pytestmark = [pytest.mark.system, pytest.mark.docker, pytest.mark.ci, pytest.mark.usefixtures("tiny_image")]

@@ -8,8 +8,8 @@ from typing import Any
 
 import requests
 
+from tests.patience import until
 from tests.system.client import TERMINAL, Client
-from tests.system.polling import until
 
 PORT = 8000
 COMMAND = "mkdir www && echo {words} >www/index.html && exec httpd -f -p 8000 -h www"
