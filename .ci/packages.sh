@@ -3,9 +3,11 @@
 PACKAGES=(redis-server postgresql chromium chromium-headless-shell bubblewrap debootstrap busybox-static tmux iptables
     iproute2 fonts-dejavu-core procps e2fsprogs docker-compose gcc git libc6-dev openssh-client openssh-server rsync)
 
+MORE_PACKAGES=(openmpi-bin) # for the tests that bin/test itself leaves out
+
 # Installs what is missing (as root), or fails with the line that does.
-need_packages() {
-    local wanted=("${PACKAGES[@]}") missing
+need_packages() { # packages besides
+    local wanted=("${PACKAGES[@]}" "$@") missing
     command -v docker >/dev/null && engine_answers || wanted+=(docker.io)
     if ! command -v dpkg-query >/dev/null; then
         echo "Not a Debian or Ubuntu machine: make sure that these are there: ${wanted[*]}" >&2
