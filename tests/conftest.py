@@ -11,10 +11,12 @@ from django.db import connection
 from django.test import TransactionTestCase
 from hypothesis import HealthCheck, settings
 from pytest_django import DjangoDbBlocker
+from xdist.remote import Producer
 
 from tests import migrated, prepared
 from tests.cast import Cast, make_cast
-from tests.groups import group_of, is_chosen, urgency
+from tests.groups import GroupScheduling, is_chosen, urgency
+from tests.patience import pytest_itemcollected  # noqa: F401  (a hook)
 from tests.report import pytest_terminal_summary  # noqa: F401  (a hook)
 
 # Thousands of tests are collected and stay: to look through them for garbage took a third of the time of collecting.
@@ -36,15 +38,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Choose the long tests of today, give each test its group, and let those begin that take longest."""
+    """Choose the long tests of today, and let those begin that take longest."""
     if config.getoption("--third"):
         today = date.today().toordinal()
         left_out = [item for item in items if not is_chosen(item, today)]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if is_chosen(item, today)]
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(group_of(item)))
     items.sort(key=urgency)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> GroupScheduling:
+    """Keep the tests of a group in one process."""
+    return GroupScheduling(config, log)
 
 
 @pytest.fixture(scope="session")

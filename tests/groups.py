@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
+import re
 import zlib
+from functools import cache
 from pathlib import Path
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
-_BROWSER = Path(__file__).parent / "browser"
+ROOT = Path(__file__).resolve().parents[1]
+# What a file names if its tests share what takes long to start: the platforms of tests/browser/conftest.py, a cluster.
+_SHARED = {
+    "simulated": r"walk: Visit|campus: Campus",
+    "browser": r"browser\.conftest import .*Visit|chromium: Chromium, platform: Platform",
+    "kubernetes": r"mark\.kubernetes",
+}
 _FIRST = ("browser", "kubernetes", "qemu", "system", "docker", "style")  # marks of tests that mostly wait, or take long
 
 
-def group_of(item: pytest.Item) -> str:
-    """Return the name of the group of a test."""
-    names = getattr(item, "fixturenames", ())
-    if item.path.is_relative_to(_BROWSER):
-        if "campus" in names:
-            return "browser-simulated"
-        if "platform" in names:
-            return "browser-containers"
-    if item.get_closest_marker("kubernetes"):
-        return "kubernetes"  # there is one cluster
-    return str(item.path.relative_to(item.config.rootpath).with_suffix(""))
+class GroupScheduling(LoadScopeScheduling):
+    """Hands each group of tests to one process. (pytest-xdist 3.8 ignores its own ``xdist_group`` with pytest 9.2.)"""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return group_of(nodeid.partition("::")[0])
+
+
+@cache
+def group_of(file: str) -> str:
+    """Return the name of the group of a file's tests."""
+    text = (ROOT / file).read_text()
+    return next((name for name, pattern in _SHARED.items() if re.search(pattern, text)), file)
 
 
 def urgency(item: pytest.Item) -> int:
@@ -31,4 +41,5 @@ def urgency(item: pytest.Item) -> int:
 
 def is_chosen(item: pytest.Item, today: int) -> bool:
     """Return whether it is this test's turn on the day with this number: always, or for long ones every third day."""
-    return not item.get_closest_marker("long") or zlib.crc32(group_of(item).encode()) % 3 == today % 3
+    group = group_of(item.nodeid.partition("::")[0])
+    return not item.get_closest_marker("long") or zlib.crc32(group.encode()) % 3 == today % 3

@@ -15,7 +15,6 @@ from tests.agent.contract_tools import NewSpec
 from tests.agent.docker_tools import clear
 from tests.agent.images import ensure_tiny_image
 from tests.agent.specs import make_spec
-from tests.patience import pytest_itemcollected as pytest_itemcollected
 
 
 @pytest.fixture(scope="module")

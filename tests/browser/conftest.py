@@ -16,7 +16,6 @@ from docker import APIClient
 from tests.agent.images import ensure_tmux_image
 from tests.browser.chromium import Chromium, open_chromium
 from tests.browser.visitor import Visitor, run_on
-from tests.patience import pytest_itemcollected as pytest_itemcollected
 from tests.system.client import Client
 from tests.system.images import ensure_tiny
 from tests.system.platform import Platform

@@ -13,7 +13,6 @@ from backendai.sshgate import visit
 from tests.agent.prerequisites import need_program
 from tests.cast import Cast
 from tests.factories import make_running_session
-from tests.patience import pytest_itemcollected as pytest_itemcollected
 from tests.sshgate.stage import Stage, stage
 
 

@@ -4,7 +4,6 @@ from collections.abc import Generator
 
 import pytest
 
-from tests.patience import pytest_itemcollected as pytest_itemcollected
 from tests.system.images import ensure_tiny
 from tests.system.platform import Platform
 
