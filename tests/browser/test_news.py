@@ -118,10 +118,10 @@ def test_a_badge_unfolds_and_folds_with_the_keyboard_and_by_itself_over_nothing(
 def test_terminate_and_start_again_stand_in_the_rows_and_leave_the_list_where_it_is(
     walk: Visit, campus: Campus, news: list[str]
 ) -> None:
-    made = campus.alice.launch("ends-in-place", image="torch-2.4", resources={"cpu": "0.5", "mem": "64m"})
-    campus.alice.wait_until_running(made["id"])
     visitor = _at_the_news(walk, DESK)
     page = visitor.page
+    made = campus.alice.launch("ends-in-place", image="torch-2.4", resources={"cpu": "0.5", "mem": "64m"})
+    campus.alice.wait_until_running(made["id"])
     visitor.go("/?type=interactive&q=ends-in-place")
     page.evaluate("window.stayed = true")
     opener = page.get_by_role("link", name="Terminate ends-in-place")
