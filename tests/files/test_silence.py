@@ -121,13 +121,15 @@ async def test_a_slow_call_on_a_disk_that_answers_is_waited_for(
 
 async def test_work_whose_asker_left_has_ended_before_what_follows(portal: Portal) -> None:
     host, free, steps = portal.server.hosts["local"], threading.Event(), []
+    has_begun = threading.Event()
 
     def work(root: int) -> None:
+        has_begun.set()
         free.wait(60)
         steps.append("work")
 
     task = asyncio.create_task(host.run(work))
-    while not host.stuck():
+    while not has_begun.is_set():
         await asyncio.sleep(0.01)
     task.cancel()
     threading.Timer(0.2, free.set).start()
