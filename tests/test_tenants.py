@@ -1,4 +1,4 @@
-"""Hundreds of requests (2,000 with --long) from people of another domain, on every address and with every foreign id:
+"""Hundreds of requests (2,000 with --all) from people of another domain, on every address and with every foreign id:
 what they get back tells nothing of what is not theirs, and changes nothing of it."""
 
 from __future__ import annotations
