@@ -17,7 +17,7 @@ _SHARED = {
     "browser": r"browser\.conftest import .*Visit|chromium: Chromium, platform: Platform",
     "kubernetes": r"mark\.kubernetes",
 }
-_FIRST = ("browser", "kubernetes", "qemu", "system", "docker", "style")  # marks of tests that mostly wait, or take long
+_FIRST = ("kubernetes", "browser", "qemu", "system", "docker", "style")  # marks of tests that mostly wait, or take long
 
 
 class GroupScheduling(LoadScopeScheduling):
@@ -41,5 +41,5 @@ def urgency(item: pytest.Item) -> int:
 
 def is_chosen(item: pytest.Item, today: int) -> bool:
     """Return whether it is this test's turn on the day with this number: always, or for long ones every third day."""
-    group = group_of(item.nodeid.partition("::")[0])
-    return not item.get_closest_marker("long") or zlib.crc32(group.encode()) % 3 == today % 3
+    file = item.nodeid.partition("::")[0]
+    return not item.get_closest_marker("long") or zlib.crc32(file.encode()) % 3 == today % 3
