@@ -57,13 +57,13 @@ def test_an_array_with_three_failures_is_repaired_by_one_button(cast: Cast, size
 def test_only_so_many_wait_for_an_agent(cast: Cast) -> None:
     run = launch(cast.alice, **ARRAY, array=200)
     run_pipelines(timezone.now())
-    assert len(pending(run)) == UNPLACED_PER_STEP
+    assert len(pending(run)) == UNPLACED_PER_STEP == 64  # as the user guide says
     end(pending(run)[:10], well, timezone.now())
     run_pipelines(timezone.now())
     assert len(pending(run)) == UNPLACED_PER_STEP
     others = [launch(cast.alice, **ARRAY, array=200) for _ in range(5)]
     run_pipelines(timezone.now())
-    assert sum(len(pending(one)) for one in [run, *others]) == UNPLACED_PER_OWNER
+    assert sum(len(pending(one)) for one in [run, *others]) == UNPLACED_PER_OWNER == 256
 
 
 def test_at_once_holds_back_what_would_be_too_much(cast: Cast) -> None:
