@@ -13,7 +13,6 @@ class Status(models.TextChoices):
 
     PENDING = "PENDING", Message("pending")
     SCHEDULED = "SCHEDULED", Message("scheduled")
-    PREPARING = "PREPARING", Message("preparing")
     PULLING = "PULLING", Message("pulling image")
     CREATING = "CREATING", Message("creating")
     RUNNING = "RUNNING", Message("running")
@@ -86,15 +85,14 @@ class Phase(models.TextChoices):
 
 _S = Status
 
-STARTING = frozenset({_S.SCHEDULED, _S.PREPARING, _S.PULLING, _S.CREATING})
+STARTING = frozenset({_S.SCHEDULED, _S.PULLING, _S.CREATING})
 PLACED = STARTING | {_S.RUNNING, _S.TERMINATING}  # statuses in which slots are held in the ledger
 TERMINAL = frozenset({_S.TERMINATED, _S.CANCELLED, _S.ERROR})
 LIVE = frozenset(_S) - TERMINAL
 
 SESSION_MOVES: dict[Status, frozenset[Status]] = {
     _S.PENDING: frozenset({_S.SCHEDULED, _S.CANCELLED}),
-    _S.SCHEDULED: frozenset({_S.PREPARING, _S.PULLING, _S.CREATING, _S.RUNNING, _S.PENDING, _S.TERMINATING}),
-    _S.PREPARING: frozenset({_S.PULLING, _S.CREATING, _S.RUNNING, _S.PENDING, _S.TERMINATING}),
+    _S.SCHEDULED: frozenset({_S.PULLING, _S.CREATING, _S.RUNNING, _S.PENDING, _S.TERMINATING}),
     _S.PULLING: frozenset({_S.CREATING, _S.RUNNING, _S.PENDING, _S.TERMINATING}),
     _S.CREATING: frozenset({_S.RUNNING, _S.PENDING, _S.TERMINATING}),
     _S.RUNNING: frozenset(

@@ -25,7 +25,6 @@ class Appearance:
 _LOOKS = {
     "PENDING": Appearance(_noop("Pending"), "wait"),
     "SCHEDULED": Appearance(_noop("Scheduled"), "busy", is_moving=True),
-    "PREPARING": Appearance(_noop("Preparing"), "busy", is_moving=True),
     "PULLING": Appearance(_noop("Pulling image"), "busy", is_moving=True),
     "CREATING": Appearance(_noop("Creating"), "busy", is_moving=True),
     "RUNNING": Appearance(_noop("Running"), "good"),
@@ -50,7 +49,6 @@ _LOOKS = {
 
 _MEANINGS = {
     "SCHEDULED": _noop("An agent was chosen."),
-    "PREPARING": _noop("The agent is preparing resources."),
     "PULLING": _noop("The agent is pulling the image."),
     "CREATING": _noop("The agent is creating the container."),
     "RUNNING": _noop("It is ready to be used."),

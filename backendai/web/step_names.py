@@ -34,7 +34,6 @@ _NAMES = {
     "selection": pgettext_lazy("scheduler step", "choice of the agent"),
     # what a node does
     "hand-over": pgettext_lazy("scheduler step", "sending to the agent"),
-    "prepare": pgettext_lazy("scheduler step", "preparing"),
     "pull": pgettext_lazy("scheduler step", "pulling the image"),
     "create": pgettext_lazy("scheduler step", "creating the container"),
     "run": pgettext_lazy("scheduler step", "running"),

@@ -48,7 +48,6 @@ MOST_UNKNOWN = 256  # kernels whose details one sync reports; further ones follo
 class KernelState(StrEnum):
     """State of a kernel as its agent reports it. The names equal the names of kernel statuses."""
 
-    PREPARING = "PREPARING"
     PULLING = "PULLING"
     CREATING = "CREATING"
     RUNNING = "RUNNING"

@@ -178,7 +178,7 @@ portal.beginLog = () => {
 
   portal.showLog = (status) => {
     if (socket) return draw();
-    if (["PENDING", "SCHEDULED", "PREPARING", "PULLING"].includes(status)) notice(say("notYet"));
+    if (["PENDING", "SCHEDULED", "PULLING"].includes(status)) notice(say("notYet"));
     else if (status === "CANCELLED") notice(say("neverRan"));
     else {
       notice("");

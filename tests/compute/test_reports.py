@@ -124,7 +124,7 @@ def make_placed(cast: Cast, dice: random.Random, agents: Sequence[Agent], number
 
 def make_word(dice: random.Random, agents: Sequence[Agent], kernels: Sequence[Kernel]) -> ReceivedReport | None:
     kernel = dice.choice(kernels)
-    states = [S.PREPARING, S.PULLING, S.CREATING, S.RUNNING, S.RUNNING, S.RUNNING, S.TERMINATED]
+    states = [S.PULLING, S.CREATING, S.RUNNING, S.RUNNING, S.RUNNING, S.TERMINATED]
     state = dice.choice(states)
     told = dice.choice(_ENDS) if state == S.TERMINATED else {"progress": dice.choice([None, 0.5]), "message": "So."}
     agent = dice.choice(agents) if dice.random() < 0.1 else kernel.agent

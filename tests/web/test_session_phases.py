@@ -53,9 +53,9 @@ def test_it_tells_bytes_what_was_done_and_what_is_usual(cast: Cast, browse: Call
     start = start_at(session, timezone.now() + timedelta(seconds=30))
     assert start.now == "Agent node-7 is pulling the image, 2 GiB of 8 GiB"
     assert (start.percent, start.usual, start.starts) == (25, "2.5 s", 3)
-    assert [phase.state for phase in start.phases] == ["done", "done", "now", "next"]
+    assert [phase.state for phase in start.phases] == ["done", "now", "next"]
     assert start.phases[0].took
-    assert [phase.usual for phase in start.phases[2:]] == ["usually skipped, else 12 s", "usually 2.0 s"]
+    assert [phase.usual for phase in start.phases[1:]] == ["usually skipped, else 12 s", "usually 2.0 s"]
     assert start.slow == "That usually takes 12 s."
     assert sum(float(phase.width) for phase in start.phases) == pytest.approx(100, abs=0.1)
     page = browse(cast.alice).get(reverse("web:session", args=[session.pk])).content.decode()
@@ -102,7 +102,7 @@ def test_what_is_usual_is_of_this_image_and_group_and_of_at_least_three_starts(
     with django_assert_num_queries(1):
         usual = usual_start(one.image_id, one.resource_group_id)
     assert usual is not None and usual.starts == 3
-    assert usual.seconds == {"hand-over": 0.1, "prepare": 0.0, "pull": 0.0, "create": 3.0}
+    assert usual.seconds == {"hand-over": 0.1, "pull": 0.0, "create": 3.0}
     assert usual_start(one.image_id, one.resource_group_id + 1) is None
 
 

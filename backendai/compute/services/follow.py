@@ -26,7 +26,7 @@ from backendai.compute.services.steps import steps_of
 from backendai.compute.status import LIVE, STARTING, TERMINAL, Phase, Result, Status
 from backendai.core.messages import Message, for_column
 
-_ORDER = [Status.SCHEDULED, Status.PREPARING, Status.PULLING, Status.CREATING, Status.RUNNING]
+_ORDER = [Status.SCHEDULED, Status.PULLING, Status.CREATING, Status.RUNNING]
 _COLUMNS = (
     "session__status",
     "session__status_reason",

@@ -16,7 +16,7 @@ from backendai.core.names import check_session_name
 from backendai.wire.browser import SessionEvent, publish_on_commit
 
 # While an agent prepares a session, programs might get the old or the new name.
-_BEING_PREPARED = frozenset({Status.PREPARING, Status.PULLING, Status.CREATING})
+_BEING_PREPARED = frozenset({Status.PULLING, Status.CREATING})
 
 
 def may_be_renamed(session: ComputeSession) -> bool:

@@ -177,7 +177,7 @@ def expire_restarts(expired: Collection[Expired], *, now: datetime) -> int:
 
 def phase_of(status: str) -> Phase:
     """Return the phase of a session's life to which this status belongs."""
-    if status in (Status.PREPARING, Status.PULLING):
+    if status == Status.PULLING:
         return Phase.PRECONDITION
     return Phase.START if status in STARTING else Phase.RUN
 

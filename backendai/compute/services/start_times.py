@@ -14,7 +14,7 @@ from django.utils.dateparse import parse_datetime
 from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.status import Outcome
 
-STAGES = ("hand-over", "prepare", "pull", "create")
+STAGES = ("hand-over", "pull", "create")
 _LOOKS_AT = 500  # newest sessions with any image, read from one index at a fixed cost
 _MOST_STARTS = 50
 _FEWEST_STARTS = 3  # with fewer starts there is no usual duration

@@ -16,7 +16,6 @@ Step = dict[str, Any]
 
 _STAGES = {
     Status.SCHEDULED: "hand-over",
-    Status.PREPARING: "prepare",
     Status.PULLING: "pull",
     Status.CREATING: "create",
 }

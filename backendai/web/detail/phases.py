@@ -12,7 +12,7 @@ from backendai.compute.status import STARTING, Status
 from backendai.core.slots import format_size
 from backendai.texts.translation import gettext as _
 
-_ORDER = (Status.SCHEDULED, Status.PREPARING, Status.PULLING, Status.CREATING, Status.RUNNING)
+_ORDER = (Status.SCHEDULED, Status.PULLING, Status.CREATING, Status.RUNNING)
 _NARROWEST = 6.0  # of 100: a phase of milliseconds is still seen
 _LONG_SECONDS, _LONG_TIMES = 5.0, 2.0  # when a phase is said to take longer than usual
 
@@ -93,7 +93,7 @@ def _phases(
     if at < len(STAGES):
         lengths[at] = max(lengths[at], elapsed)
     widths = _widths(lengths)
-    words = (_("Scheduled"), _("Preparing"), _("Pulling image"), _("Creating"))
+    words = (_("Scheduled"), _("Pulling image"), _("Creating"))
     return [
         Phase(
             word=words[place],
@@ -145,6 +145,5 @@ def _doing(kernel: Kernel) -> str:
         return _("Agent %(node)s is pulling the image") % {"node": node}
     return {
         Status.SCHEDULED: _("Sent to agent %(node)s"),
-        Status.PREPARING: _("Agent %(node)s is preparing resources"),
         Status.CREATING: _("Agent %(node)s is creating the container"),
     }.get(Status(kernel.status), _("Waiting for the remaining kernels")) % {"node": node}
