@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from datetime import date
 
 import pytest
+import uvloop
 from django.db import connection
 from django.test import TransactionTestCase
 from hypothesis import HealthCheck, settings
@@ -24,6 +27,7 @@ gc.disable()
 # On a busy machine an example, or making one, takes many times its usual time: that fails no test.
 settings.register_profile("any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any-machine")
+_ON_ASYNCIO = re.compile("test_(guest|qemu|kubernetes|relaying)")
 
 
 def pytest_collection_finish() -> None:
@@ -45,6 +49,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if is_chosen(item, today)]
     items.sort(key=urgency)
+
+
+def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Run tests on the event loop that runs their subject in production: its connections are other classes than
+    asyncio's. Guests of kernels, and carriers of machines, run on the standard library's.
+    """
+    if _ON_ASYNCIO.match(item.path.name):
+        return {"asyncio": asyncio.new_event_loop}
+    return {"uvloop": uvloop.new_event_loop}
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> GroupScheduling:

@@ -95,5 +95,5 @@ class PatientHandler(web.RequestHandler):
 
     def force_close_now(self) -> None:
         """Close the connection at once."""
-        if isinstance(self.transport, asyncio.Transport):
+        if self.transport is not None:  # no asyncio.Transport on uvloop, so its class says nothing
             self.transport.abort()

@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import aiohttp
 import pytest
+import uvloop
 from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.db import InterfaceError
@@ -93,7 +94,7 @@ def test_no_error_ends_the_reading_of_the_table(
             while (await here.ask()).status != 401:
                 await asyncio.sleep(0.05)
 
-    asyncio.run(scene())
+    uvloop.run(scene())
     take_logged(caplog, 0 if isinstance(error, InterfaceError) else 1)
 
 
@@ -111,7 +112,7 @@ def test_no_error_ends_the_reports(monkeypatch: pytest.MonkeyPatch, caplog: pyte
             assert (await here.ask()).status == 200
             await here.until(lambda: here.endpoint.readings.filter(requests=1).exists(), steps=False)
 
-    asyncio.run(scene())
+    uvloop.run(scene())
     take_logged(caplog, 1)
 
 
@@ -142,7 +143,7 @@ def test_a_replica_that_missed_a_probe_is_asked_again_soon(monkeypatch: pytest.M
             monkeypatch.setattr(probes_module, "EVERY_SECONDS", 600.0)
             await here.until(lambda: ReplicaSight.objects.filter(is_answering=False).exists(), steps=False)
 
-    asyncio.run(scene())
+    uvloop.run(scene())
 
 
 @pytest.mark.ci
@@ -162,7 +163,7 @@ def test_a_replica_that_is_too_busy_with_a_stream_for_probes_counts_as_answering
             assert not await broken_off(answer)
             await here.until(lambda: ReplicaSight.objects.filter(is_answering=False).exists(), steps=False)
 
-    asyncio.run(scene())
+    uvloop.run(scene())
 
 
 def test_a_replica_that_breaks_every_answer_leaves_the_rotation_and_its_errors_are_told() -> None:
@@ -180,7 +181,7 @@ def test_a_replica_that_breaks_every_answer_leaves_the_rotation_and_its_errors_a
             await here.until(lambda: ReplicaSight.objects.filter(replica__number=1, errors=3).exists(), steps=False)
             assert await sync_to_async(ReplicaSight.objects.get)(replica__number=1, is_answering=True)
 
-    asyncio.run(scene())
+    uvloop.run(scene())
 
 
 def test_an_answer_that_is_none_or_has_another_length_than_it_says_is_seen_as_broken() -> None:
@@ -198,7 +199,7 @@ def test_an_answer_that_is_none_or_has_another_length_than_it_says_is_seen_as_br
             assert said == ["ok", "1"]
             assert len(model.bodies) == 4
 
-    asyncio.run(scene())
+    uvloop.run(scene())
 
 
 def test_a_node_that_takes_a_connection_and_says_nothing_is_out_of_reach_soon() -> None:
@@ -212,7 +213,7 @@ def test_a_node_that_takes_a_connection_and_says_nothing_is_out_of_reach_soon() 
         await connector.close()
 
     with socket.create_server(("127.0.0.1", 0)) as silent:  # nobody ever looks at its connections
-        asyncio.run(scene(f"http://127.0.0.1:{silent.getsockname()[1]}"))
+        uvloop.run(scene(f"http://127.0.0.1:{silent.getsockname()[1]}"))
 
 
 def test_an_agent_that_stops_lets_requests_end_and_others_wait_until_it_is_back() -> None:
@@ -232,7 +233,7 @@ def test_an_agent_that_stops_lets_requests_end_and_others_wait_until_it_is_back(
             here.gateway_starts_again()
             assert (await waits).status == 200
 
-    asyncio.run(scene())
+    uvloop.run(scene())
 
 
 def test_an_app_proxy_that_stops_lets_requests_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,7 +250,7 @@ def test_an_app_proxy_that_stops_lets_requests_end(monkeypatch: pytest.MonkeyPat
             asyncio.get_running_loop().call_later(0.5, here.models[1].gate.set)
         assert await reads == b"data: two\n\n"
 
-    asyncio.run(scene())
+    uvloop.run(scene())
 
 
 def test_a_request_that_is_held_for_an_endpoint_that_is_stopped_is_told_so() -> None:
@@ -260,7 +261,7 @@ def test_a_request_that_is_held_for_an_endpoint_that_is_stopped_is_told_so() -> 
             await sync_to_async(set_wish)(here.endpoint, here.cast.alice, DesiredState.STOPPED)
             assert await error_code(await held) == (503, "endpoint-stopped")
 
-    asyncio.run(scene())
+    uvloop.run(scene())
 
 
 @pytest.mark.ci
@@ -273,7 +274,7 @@ def test_a_request_that_queues_for_an_endpoint_that_is_stopped_is_told_so() -> N
             await sync_to_async(set_wish)(here.endpoint, here.cast.alice, DesiredState.STOPPED)
             assert await error_code(await queued) == (503, "endpoint-stopped")
 
-    asyncio.run(scene())
+    uvloop.run(scene())
 
 
 def test_a_lost_database_is_no_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -289,7 +290,7 @@ def test_a_lost_database_is_no_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
             while (await error_code(await here.ask()))[1] != "cannot-wake":
                 await asyncio.sleep(0.05)
 
-    asyncio.run(scene())
+    uvloop.run(scene())
 
 
 def test_a_revoked_token_cuts_its_open_stream_and_no_other() -> None:
@@ -305,7 +306,7 @@ def test_a_revoked_token_cuts_its_open_stream_and_no_other() -> None:
             here.models[1].gate.set()
             assert not await broken_off(foreign)
 
-    asyncio.run(scene())
+    uvloop.run(scene())
 
 
 def test_a_site_that_allows_no_public_endpoints_any_more_asks_for_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -322,7 +323,7 @@ def test_a_site_that_allows_no_public_endpoints_any_more_asks_for_tokens(monkeyp
             assert (await here.ask(headers=COMMON | no_token)).status == 401
             assert await broken_off(stream)
 
-    asyncio.run(scene())
+    uvloop.run(scene())
 
 
 def test_pages_can_read_refusals_of_the_common_address() -> None:
@@ -333,7 +334,7 @@ def test_pages_can_read_refusals_of_the_common_address() -> None:
             assert answer.status == 404
             assert answer.headers["Access-Control-Allow-Origin"] == "https://chat.example.org"
 
-    asyncio.run(scene())
+    uvloop.run(scene())
 
 
 def test_an_endpoint_that_goes_while_a_body_comes_answers_in_words() -> None:
@@ -355,7 +356,7 @@ def test_an_endpoint_that_goes_while_a_body_comes_answers_in_words() -> None:
             gone.set()
             assert await error_code(await asks) == (503, "endpoint-stopped")
 
-    asyncio.run(scene())
+    uvloop.run(scene())
 
 
 def test_neither_failed_dials_nor_callers_that_leave_are_answers() -> None:
@@ -369,4 +370,4 @@ def test_neither_failed_dials_nor_callers_that_leave_are_answers() -> None:
             reading = await sync_to_async(here.endpoint.readings.order_by("-at").first)()
             assert (reading.completions, reading.errors, sum(reading.histogram)) == (1, 0, 0)
 
-    asyncio.run(scene())
+    uvloop.run(scene())

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
+import uvloop
 from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.db import DatabaseError
@@ -59,7 +59,7 @@ def test_an_endpoint_is_known_from_the_moment_in_which_it_is_created(looks: list
             host, _ = await a_new_one(here, "newer")
             assert await code_of(await here.ask(headers={"Host": host, "Authorization": ""})) == (401, "token-refused")
 
-    asyncio.run(scene())
+    uvloop.run(scene())
 
 
 def test_a_name_without_an_endpoint_is_looked_for_once(looks: list[int]) -> None:
@@ -73,7 +73,7 @@ def test_a_name_without_an_endpoint_is_looked_for_once(looks: list[int]) -> None
             await here.ask(headers=cookie)
             assert len(looks) == 2
 
-    asyncio.run(scene())
+    uvloop.run(scene())
 
 
 def test_without_a_database_a_caller_of_an_unknown_endpoint_shall_try_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +89,7 @@ def test_without_a_database_a_caller_of_an_unknown_endpoint_shall_try_again(monk
                 assert await code_of(answer) == (503, "endpoint-not-known")
                 assert answer.headers["Retry-After"] == "10"
 
-    asyncio.run(scene())
+    uvloop.run(scene())
 
 
 def test_a_request_to_a_folder_is_never_looked_for_among_endpoints(looks: list[int]) -> None:
@@ -100,4 +100,4 @@ def test_a_request_to_a_folder_is_never_looked_for_among_endpoints(looks: list[i
             assert answer.status != 503
             assert len(looks) == 1
 
-    asyncio.run(scene())
+    uvloop.run(scene())

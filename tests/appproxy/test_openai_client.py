@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
 import openai
 import pytest
+import uvloop
 
 from tests.appproxy.endpoint_stage import Stage, endpoint_stage
 
@@ -43,7 +43,7 @@ def test_it_lists_models_and_streams_chats_from_both_replicas() -> None:
             texts = {await chat(client) for _ in range(20)}
             assert texts == {"1 two words ", "2 two words "}
 
-    asyncio.run(scene())
+    uvloop.run(scene())
 
 
 def test_it_takes_refusals_for_errors_of_its_own() -> None:
@@ -56,4 +56,4 @@ def test_it_takes_refusals_for_errors_of_its_own() -> None:
                 await chat(stranger)
             assert refused.value.code == "token-refused"
 
-    asyncio.run(scene())
+    uvloop.run(scene())

@@ -8,6 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+import uvloop
 from aiohttp import web
 
 from backendai.gateways import guests
@@ -57,7 +58,7 @@ def test_questions_share_a_connection_and_what_changes_something_gets_its_own() 
                 assert await ask(target, {"op": op}) == {"ok": True}
         assert len(set(gateway.peers[:3])) == 1 and gateway.peers[3] != gateway.peers[0]
 
-    asyncio.run(walk())
+    uvloop.run(walk())
 
 
 def test_a_run_is_asked_again_under_the_same_name_when_the_connection_died() -> None:
@@ -69,7 +70,7 @@ def test_a_run_is_asked_again_under_the_same_name_when_the_connection_died() -> 
         first, second = gateway.questions[1:]
         assert first == second and first["run_id"]
 
-    asyncio.run(walk())
+    uvloop.run(walk())
 
 
 def test_an_agent_that_has_said_that_it_is_slow_may_answer_later() -> None:
@@ -81,7 +82,7 @@ def test_an_agent_that_has_said_that_it_is_slow_may_answer_later() -> None:
                 await ask(target, {"op": "input"}, seconds=0.1)
             assert await ask(replace(target, slowness=600), {"op": "input"}, seconds=0.1) == {"ok": True}
 
-    asyncio.run(walk())
+    uvloop.run(walk())
 
 
 def test_nothing_is_asked_for_ever_and_input_is_never_given_twice() -> None:
@@ -93,4 +94,4 @@ def test_nothing_is_asked_for_ever_and_input_is_never_given_twice() -> None:
                     await ask(target, {"op": op})
         assert [one["op"] for one in gateway.questions] == ["input", "read", "read"]
 
-    asyncio.run(walk())
+    uvloop.run(walk())

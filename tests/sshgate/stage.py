@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import asyncssh
+import uvloop
 from aiohttp import web
 from django.conf import settings
 
@@ -129,7 +130,7 @@ def stage(backend: DockerBackend | None = None) -> Iterator[Stage]:
         await gateway.close_websockets()
         await runner.cleanup()
 
-    thread = threading.Thread(target=asyncio.run, args=(serve(),), daemon=True)
+    thread = threading.Thread(target=uvloop.run, args=(serve(),), daemon=True)
     thread.start()
     assert ready.wait(patient(10))
     try:
