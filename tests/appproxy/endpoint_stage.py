@@ -155,7 +155,7 @@ class Stage:
 
     def create(self, **over: Any) -> None:
         """Create the endpoint and a token."""
-        revision = a_revision(port=self.model_port)
+        revision = a_revision(port=self.model_port, model_name=over.pop("model_name", ""))
         self.endpoint: Endpoint = make_endpoint(self.cast.alice, revision=revision, **over)
         self.token, self.text = create_token(self.endpoint, self.cast.alice, "test")
 

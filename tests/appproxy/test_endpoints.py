@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.db import DatabaseError
@@ -22,7 +23,7 @@ from backendai.serving.services.endpoints import change_endpoint, set_wish
 from backendai.serving.services.tokens import create_token, revoke_token
 from tests.appproxy.endpoint_stage import endpoint_stage
 from tests.patience import patient
-from tests.serving.world import make_endpoint
+from tests.serving.world import a_revision, make_endpoint
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -41,7 +42,7 @@ def test_requests_are_spread_over_the_replicas_and_the_token_stays_here() -> Non
                 assert all("Authorization" not in request.headers for request in model.requests)
                 assert set(model.bodies) == {b"{}"}
 
-    asyncio.run(scene())
+    uvloop.run(scene())
 
 
 def test_without_a_token_with_a_foreign_or_a_revoked_one_nobody_gets_in() -> None:
@@ -58,7 +59,7 @@ def test_without_a_token_with_a_foreign_or_a_revoked_one_nobody_gets_in() -> Non
                 await asyncio.sleep(0.05)
             assert not any(request.path == "/generate" for request in here.models[1].requests)
 
-    asyncio.run(scene())
+    uvloop.run(scene())
 
 
 def test_a_rate_is_kept_for_each_token() -> None:
@@ -73,7 +74,7 @@ def test_a_rate_is_kept_for_each_token() -> None:
                 await asyncio.sleep(0.01)
             assert 1 <= int(answer.headers["Retry-After"]) <= 60
 
-    asyncio.run(scene())
+    uvloop.run(scene())
 
 
 def test_a_full_replica_makes_wait_and_a_full_queue_refuses() -> None:
@@ -97,7 +98,7 @@ def test_a_full_replica_makes_wait_and_a_full_queue_refuses() -> None:
             model.gate.set()
             assert {(await one).status for one in asked} == {200}
 
-    asyncio.run(scene())
+    uvloop.run(scene())
 
 
 def test_a_broken_replica_costs_no_request_that_may_be_repeated() -> None:
@@ -109,7 +110,7 @@ def test_a_broken_replica_costs_no_request_that_may_be_repeated() -> None:
                 assert (answer.status, await answer.text()) in [(200, "2"), (200, "1")]
             await here.cut(2)
 
-    asyncio.run(scene())
+    uvloop.run(scene())
 
 
 def test_a_request_that_was_sent_is_not_sent_twice() -> None:
@@ -124,7 +125,7 @@ def test_a_request_that_was_sent_is_not_sent_twice() -> None:
             assert answer.status == 502
             assert sum(len(model.requests) for model in here.models.values()) == 3
 
-    asyncio.run(scene())
+    uvloop.run(scene())
 
 
 def test_streams_pass_piece_by_piece_and_end_when_the_caller_leaves() -> None:
@@ -137,7 +138,7 @@ def test_streams_pass_piece_by_piece_and_end_when_the_caller_leaves() -> None:
             answer.close()
             await asyncio.wait_for(model.left.wait(), patient(20))
 
-    asyncio.run(scene())
+    uvloop.run(scene())
 
 
 def test_a_body_over_the_limit_is_refused() -> None:
@@ -154,7 +155,7 @@ def test_a_body_over_the_limit_is_refused() -> None:
 
             assert (await here.ask("POST", data=endless())).status == 413
 
-    asyncio.run(scene())
+    uvloop.run(scene())
 
 
 def test_a_sleeping_endpoint_holds_the_request_and_wakes() -> None:
@@ -166,7 +167,7 @@ def test_a_sleeping_endpoint_holds_the_request_and_wakes() -> None:
             assert {one.result().status for one in asked} == {200}
             assert here.models[1].bodies == [b"hello"] * 20
 
-    asyncio.run(scene())
+    uvloop.run(scene())
 
 
 def test_who_holds_for_too_long_is_told_why() -> None:
@@ -177,7 +178,7 @@ def test_who_holds_for_too_long_is_told_why() -> None:
             assert (await answer.json())["error"]["code"] == "no-replica"
             assert "Retry-After" in answer.headers
 
-    asyncio.run(scene())
+    uvloop.run(scene())
 
 
 @pytest.mark.ci
@@ -200,7 +201,7 @@ def test_a_drain_loses_no_open_request() -> None:
             assert {(await one).status for one in asked} == {200}
             await here.until(lambda: Replica.objects.live().count() == 1)
 
-    asyncio.run(scene())
+    uvloop.run(scene())
 
 
 def test_a_stopped_endpoint_says_so() -> None:
@@ -211,7 +212,7 @@ def test_a_stopped_endpoint_says_so() -> None:
                 await asyncio.sleep(0.05)
             assert (await answer.json())["error"]["code"] == "endpoint-stopped"
 
-    asyncio.run(scene())
+    uvloop.run(scene())
 
 
 def test_without_a_database_requests_go_on_also_after_a_restart(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,7 +239,7 @@ def test_without_a_database_requests_go_on_also_after_a_restart(monkeypatch: pyt
             answer = await here.ask()
             assert (answer.status, (await answer.json())["error"]["code"]) == (503, "book-too-old")
 
-    asyncio.run(scene())
+    uvloop.run(scene())
 
 
 def test_a_token_opens_from_the_moment_in_which_it_is_created(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,7 +254,7 @@ def test_a_token_opens_from_the_moment_in_which_it_is_created(monkeypatch: pytes
                 answer = await here.ask(headers={"Host": host, "Authorization": f"Bearer {text}"})
                 assert answer.status == 200, host
 
-    asyncio.run(scene())
+    uvloop.run(scene())
 
 
 def test_a_look_that_has_begun_is_not_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -278,7 +279,7 @@ def test_a_look_that_has_begun_is_not_shared(tmp_path: Path, monkeypatch: pytest
         await asyncio.gather(first, *later)
         assert len(looks) == 2
 
-    asyncio.run(scene())
+    uvloop.run(scene())
 
 
 def test_a_database_that_stands_still_keeps_no_app_proxy_from_its_start(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -294,7 +295,7 @@ def test_a_database_that_stands_still_keeps_no_app_proxy_from_its_start(monkeypa
             goes_on.set()
             await again.close()
 
-    asyncio.run(scene())
+    uvloop.run(scene())
 
 
 def test_what_is_counted_as_open_is_what_is_open() -> None:
@@ -317,7 +318,7 @@ def test_what_is_counted_as_open_is_what_is_open() -> None:
             assert (reading.open, reading.queued, reading.held) == (0, 0, 0)
             assert reading.busy_seconds > 0
 
-    asyncio.run(scene())
+    uvloop.run(scene())
 
 
 COMMON = {"Host": "models.apps.localhost"}
@@ -337,7 +338,25 @@ def test_the_common_address_lists_models_and_chooses_by_the_model() -> None:
                 assert served.bodies[-1] == body
                 assert "Authorization" not in served.requests[-1].headers
 
-    asyncio.run(scene())
+    uvloop.run(scene())
+
+
+@pytest.mark.parametrize("theirs", ["chat", "model-x"])
+def test_a_public_endpoint_of_others_gets_no_request_for_ones_own(settings: Any, theirs: str) -> None:
+    settings.SERVING_PUBLIC = True
+
+    async def scene() -> None:
+        async with endpoint_stage(model_name="model-x") as here:
+            trap = a_revision(port=here.model_port, model_name=theirs)
+            await sync_to_async(make_endpoint)(here.cast.bob, "trap", revision=trap, is_public=True, minimum=0)
+            nobody = COMMON | {"Authorization": ""}
+            while theirs not in await (await here.ask(path="/v1/models", headers=nobody)).text():
+                await asyncio.sleep(0.05)
+            for model in ("chat", "model-x", here.endpoint.label):
+                answer = await here.ask("POST", "/v1/completions", json={"model": model}, headers=COMMON)
+                assert (answer.status, await answer.text()) == (200, "1")
+
+    uvloop.run(scene())
 
 
 REFUSED: list[tuple[str, str, bytes | None, int, str]] = [
@@ -362,7 +381,7 @@ def test_the_common_address_refuses_in_the_form_of_openai() -> None:
                 assert (answer.status, json.loads(said)["error"]["code"]) == (status, code)
                 assert len(said) < 1000
 
-    asyncio.run(scene())
+    uvloop.run(scene())
 
 
 def test_a_token_for_all_endpoints_opens_those_of_its_owner_only() -> None:
@@ -388,7 +407,7 @@ def test_a_token_for_all_endpoints_opens_those_of_its_owner_only() -> None:
                 answer = await here.ask(headers=COMMON | {"Authorization": value})
                 assert (await answer.json())["error"]["code"] == "token-refused"
 
-    asyncio.run(scene())
+    uvloop.run(scene())
 
 
 def test_pages_of_listed_origins_alone_get_through() -> None:
@@ -413,7 +432,7 @@ def test_pages_of_listed_origins_alone_get_through() -> None:
             wrong = await here.ask(headers={"Origin": good, "Authorization": ""})
             assert (wrong.status, wrong.headers["Access-Control-Allow-Origin"]) == (401, good)
 
-    asyncio.run(scene())
+    uvloop.run(scene())
 
 
 def test_requests_with_the_same_affinity_keep_to_one_replica() -> None:
@@ -426,7 +445,7 @@ def test_requests_with_the_same_affinity_keep_to_one_replica() -> None:
                 by_key[key] = texts.pop()
             assert set(by_key.values()) == {"1", "2"}
 
-    asyncio.run(scene())
+    uvloop.run(scene())
 
 
 def test_the_replicas_of_a_deleted_endpoint_end_with_their_last_request() -> None:
@@ -442,4 +461,4 @@ def test_the_replicas_of_a_deleted_endpoint_end_with_their_last_request() -> Non
             assert (await asked).status == 200
             await here.until(lambda: Replica.objects.get().state == State.ENDED)
 
-    asyncio.run(scene())
+    uvloop.run(scene())

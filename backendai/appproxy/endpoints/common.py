@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from aiohttp import web
@@ -29,17 +31,28 @@ def is_common(host: str) -> bool:
     return host == f"{COMMON_LABEL}.{settings.APPS_DOMAIN}"
 
 
-def opened_by(pools: Iterable[Pool], digest: str, now: float) -> list[Pool]:
+@dataclass(frozen=True, slots=True)
+class Available:
+    """The endpoints that a caller may use: ``own``, which the token opens, and other ``public`` ones."""
+
+    own: Sequence[Pool]
+    public: Sequence[Pool]
+
+    def __iter__(self) -> Iterator[Pool]:
+        return chain(self.own, self.public)
+
+
+def opened_by(pools: Iterable[Pool], digest: str, now: float) -> Available:
     """Return the endpoints that this token may use, and the public endpoints. Raises Refused for a token that opens
     none, or without any endpoint.
     """
-    everything = list(pools)
-    opened = [one for one in everything if digest and _opens(one.endpoint, digest, now)]
-    public = [one for one in everything if one.endpoint.is_open]
-    if not opened and (digest or not public):
+    everything = sorted(pools, key=lambda one: one.endpoint.label)
+    own = [one for one in everything if digest and _opens(one.endpoint, digest, now)]
+    public = [one for one in everything if one.endpoint.is_open and one not in own]
+    if not own and (digest or not public):
         message = "A valid token of an endpoint is needed: send it as 'Authorization: Bearer TOKEN'."
         raise Refused(401, "token-refused", message)
-    return sorted({*opened, *public}, key=lambda one: one.endpoint.label)
+    return Available(own, public)
 
 
 def origins_of(pools: Iterable[Pool]) -> set[str]:
@@ -52,16 +65,15 @@ def model_of(endpoint: EndpointEntry) -> str:
     return endpoint.model_name or endpoint.name
 
 
-def models_answer(request: web.BaseRequest, pools: Sequence[Pool]) -> web.Response | None:
+def models_answer(request: web.BaseRequest, pools: Available) -> web.Response | None:
     """Return the answer to a GET for the list of models or one model; None for other methods. Raises Refused for an
     unknown model or path.
     """
     path = request.path.rstrip("/")
     if request.method not in ("GET", "HEAD"):
         return None
-    names = {model_of(one.endpoint): one for one in reversed(pools)}
     if path == _MODELS:
-        entries = [_entry(name) for name in sorted(names)]
+        entries = [_entry(name) for name in sorted({model_of(one.endpoint) for one in pools})]
         return web.json_response({"object": "list", "data": entries})
     if path.startswith(f"{_MODELS}/"):
         model = path.removeprefix(f"{_MODELS}/")
@@ -93,13 +105,12 @@ async def model_asked_for(request: web.BaseRequest) -> tuple[str, bytes]:
     return model, body
 
 
-def pool_for(pools: Sequence[Pool], model: str) -> Pool:
-    """Return the pool of the endpoint with this host label, model name or endpoint name. Raises Refused for an unknown
-    or ambiguous name.
+def pool_for(pools: Available, model: str) -> Pool:
+    """Return the pool of the endpoint with this host label, model name or endpoint name. Public endpoints of others are
+    searched only if the token opens none by any of these names: anybody can give theirs the name of another. Raises
+    Refused for an unknown or ambiguous name.
     """
-    found = [one for one in pools if one.endpoint.label == model]
-    found = found or [one for one in pools if model_of(one.endpoint) == model]
-    found = found or [one for one in pools if one.endpoint.name == model]
+    found = _named(pools.own, model) or _named(pools.public, model)
     if len(found) == 1:
         return found[0]
     if found:
@@ -118,6 +129,14 @@ async def _read(request: web.BaseRequest) -> bytes:
             text = f"A body has at most {LARGEST_BODY} bytes at this address. Send it to the endpoint's own address."
             raise Refused(413, "body-too-large", text)
     return bytes(body)
+
+
+def _named(pools: Sequence[Pool], model: str) -> list[Pool]:
+    return (
+        [one for one in pools if one.endpoint.label == model]
+        or [one for one in pools if model_of(one.endpoint) == model]
+        or [one for one in pools if one.endpoint.name == model]
+    )
 
 
 def _opens(endpoint: EndpointEntry, digest: str, now: float) -> bool:

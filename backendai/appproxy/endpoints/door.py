@@ -112,7 +112,7 @@ class EndpointDoor:
             text = "The portal's database has been away for too long to say who may ask. Try again later."
             raise Refused(503, "book-too-old", text, retry_after=60)
 
-    async def _opened(self, digest: str) -> list[Pool]:
+    async def _opened(self, digest: str) -> common.Available:
         """Return the endpoints that the token may use, and the public endpoints. Raises Refused."""
         try:
             return common.opened_by(self._endpoints.pools.values(), digest, time.time())
