@@ -11,6 +11,7 @@ import socket
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from typing import Any
 from uuid import UUID
 
 import asyncssh
@@ -39,6 +40,39 @@ class _Full(Exception):
     """There are as many connections that have not signed in as there may be."""
 
 
+class _Places:
+    """The places of connections that have not signed in. When all are taken, a newcomer gets that of the oldest
+    connection of the network that has most: a few addresses keep nobody out.
+    """
+
+    def __init__(self) -> None:
+        self._taken: dict[asyncio.Task[Any], tuple[str, str]] = {}  # in the order in which they came
+
+    @contextlib.contextmanager
+    def one(self, address: str) -> Iterator[None]:
+        """Hold a place for the current task, which may be cancelled for another one. Raises _Full for a client that
+        holds its share already.
+        """
+        task, client = asyncio.current_task(), network_of(address)
+        assert task is not None
+        if sum(known == client for known, _ in self._taken.values()) >= MOST_PER_ADDRESS:
+            raise _Full
+        self._taken[task] = client, network_of(address, wide=True)
+        if len(self._taken) > MOST_UNKNOWN:
+            self._drop_one()
+        try:
+            yield
+        finally:
+            self._taken.pop(task, None)
+
+    def _drop_one(self) -> None:
+        shares = Counter(network for _, network in self._taken.values())
+        most = max(shares.values())
+        oldest = next(task for task, (_, network) in self._taken.items() if shares[network] == most)
+        del self._taken[oldest]
+        oldest.cancel()
+
+
 class Gate:
     """Takes connections. Those that have not signed in are counted by address, the others by person."""
 
@@ -46,7 +80,7 @@ class Gate:
         self._guard, self._refusals = ShellGuard(), Refusals()
         self._proxies = Proxies(settings.SSH_PROXIES)
         self._unread = 0  # connections from a proxy that has not said for whom
-        self._unknown: Counter[str] = Counter()
+        self._places = _Places()
         self._people: Counter[UUID] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
         self._key = asyncssh.import_private_key(host_key)
@@ -107,13 +141,16 @@ class Gate:
         connection.setblocking(False)
         try:
             known = await self._source(connection, address) if self._proxies else address
-            with self._counted(network_of(known)):
+            with self._places.one(known):
                 peer.set(known)
                 async with asyncio.timeout(LOGIN_SECONDS + 5):
                     await asyncssh.run_server(connection, options=self._options)
         except (OSError, asyncssh.Error, TimeoutError, BadHeader, _Full) as error:
             logger.debug("a connection came to nothing: %s", error)
             connection.close()
+        except asyncio.CancelledError:  # its place went to another one, or the gate stops
+            connection.close()
+            raise
 
     async def _source(self, connection: socket.socket, proxy: str) -> str:
         """Return the client's address as the proxy says it: one client must not use up the places of all others, who
@@ -125,17 +162,6 @@ class Gate:
             return await read_header(connection, proxy, self._proxies)
         finally:
             self._unread -= 1
-
-    @contextlib.contextmanager
-    def _counted(self, network: str) -> Iterator[None]:
-        if self._unknown.total() >= MOST_UNKNOWN or self._unknown[network] >= MOST_PER_ADDRESS:
-            raise _Full
-        self._unknown[network] += 1
-        try:
-            yield
-        finally:
-            self._unknown[network] -= 1
-            self._unknown += Counter()
 
     def _new_server(self) -> GateServer:
         return GateServer(self._guard, self._admit, self._leave, self._refusals.note)
@@ -151,12 +177,14 @@ class Gate:
         self._people += Counter()
 
 
-def network_of(address: str) -> str:
-    """Return by what a client is counted: its address; of IPv6 the /64, of which one client has all addresses."""
+def network_of(address: str, *, wide: bool = False) -> str:
+    """Return by what a client is counted: its address; of IPv6 the /64, of which one client has all addresses.
+    ``wide``: its site, which is a /24 or /48.
+    """
     found = unmapped(address)
-    if isinstance(found, ipaddress.IPv6Address):
-        return str(ipaddress.ip_network((found, 64), strict=False))
-    return str(found)
+    is_new = isinstance(found, ipaddress.IPv6Address)
+    bits = (48 if wide else 64) if is_new else (24 if wide else 32)
+    return str(ipaddress.ip_network((str(found), bits), strict=False))
 
 
 @asynccontextmanager

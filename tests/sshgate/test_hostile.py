@@ -9,6 +9,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+import uvloop
 
 from backendai.gateways.site_keys import host_key, private_text
 from backendai.sshgate.entrances import Entrance
@@ -213,12 +214,12 @@ def test_garbage_and_half_open_connections_hold_up_nobody() -> None:
                     await asyncio.sleep(0.1)
         listener.close()
 
-    asyncio.run(walk())
+    uvloop.run(walk())
 
 
 def test_a_client_of_ipv6_is_counted_by_its_network() -> None:
     assert network_of("2001:db8::1") == network_of("2001:db8::ffff:2") != network_of("2001:db8:0:1::1")
-    assert network_of("1.2.3.4") == "1.2.3.4" and network_of("fe80::1%eth0") == network_of("fe80::2")
+    assert network_of("1.2.3.4") == "1.2.3.4/32" and network_of("fe80::1%eth0") == network_of("fe80::2")
 
 
 def test_a_gate_whose_watch_fails_does_not_stay_open(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,7 +228,7 @@ def test_a_gate_whose_watch_fails_does_not_stay_open(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(ShellGuard, "watch", fail)
     with pytest.raises(ExceptionGroup, match="TaskGroup"):
-        asyncio.run(serve("127.0.0.1", 0))
+        uvloop.run(serve("127.0.0.1", 0))
 
 
 def test_the_host_key_is_the_same_every_time() -> None:

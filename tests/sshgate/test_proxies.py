@@ -8,10 +8,12 @@ from ipaddress import ip_address
 from typing import Any
 
 import pytest
+import uvloop
 
 from backendai.ops import alive
 from backendai.ops.checks import check_ssh
 from backendai.ops.doctor import ssh as doctor
+from backendai.sshgate import server
 from backendai.sshgate.proxies import Proxies
 from backendai.sshgate.proxy_header import BadHeader, read_header
 from backendai.sshgate.server import MOST_PER_ADDRESS, serving
@@ -44,7 +46,7 @@ def header(data: bytes, address: str = "10.0.0.5") -> str:
         finally:
             ours.close()
 
-    return asyncio.run(walk())
+    return uvloop.run(walk())
 
 
 @pytest.mark.parametrize("data", HEADERS)
@@ -99,7 +101,7 @@ def test_a_proxy_with_a_name_is_found_at_its_present_addresses_alone(monkeypatch
         clock[0] = 4.0
         assert await known("10.0.0.7", "10.1.0.9") == [False, True]
 
-    asyncio.run(walk())
+    asyncio.run(walk())  # uvloop looks names up by itself, where no test can answer
 
 
 @pytest.mark.parametrize("proxy", ["10.0.0.5", "10.0.0.0/24", "fd00::5", "sshproxy", "lb-1.example.org"])
@@ -112,6 +114,22 @@ def test_the_setting_takes_addresses_networks_and_names(settings: Any, proxy: st
 def test_the_setting_takes_no_other_text(settings: Any, proxy: str) -> None:
     settings.SSH_PROXIES = [proxy]
     assert [one.id for one in check_ssh()] == ["portal.E019"]
+
+
+async def client_by_proxy(port: int, address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Return the connection of a client of this address after the gate's first line, or its end."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(f"PROXY TCP4 {address} 10.0.0.1 1000 22\r\n".encode())
+    assert (await reader.readline()).startswith(b"SSH-2.0-")
+    return reader, writer
+
+
+async def has_ended(reader: asyncio.StreamReader) -> bool:
+    """Return whether nothing follows what the gate sends to begin with."""
+    try:
+        return not await reader.read(64)
+    except ConnectionError:
+        return True
 
 
 async def banner_by_proxy(port: int, address: str) -> tuple[bytes, asyncio.StreamWriter]:
@@ -139,7 +157,31 @@ def test_behind_a_proxy_one_client_takes_no_places_of_others(settings: Any) -> N
                 writer.close()
         listener.close()
 
-    asyncio.run(walk())
+    uvloop.run(walk())
+
+
+def test_eight_greedy_addresses_keep_nobody_else_out(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings.SSH_PROXIES = ["127.0.0.1"]
+    monkeypatch.setattr(server, "MOST_UNKNOWN", 16)
+    monkeypatch.setattr(server, "MOST_PER_ADDRESS", 2)
+
+    async def walk() -> None:
+        listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+        port = listener.getsockname()[1]
+        async with serving(listener):
+            async with asyncio.timeout(patient(20)):
+                addresses = ["9.9.9.9", *(f"1.2.3.{number % 8}" for number in range(16))]
+                addresses += [f"5.6.{number}.8" for number in range(3)]
+                clients = [await client_by_proxy(port, address) for address in addresses]
+                for _, writer in clients:
+                    writer.write(b"SSH-2.0-waits\r\n")
+                ended = [await has_ended(reader) for reader, _ in clients]
+            assert ended == [False] + [True] * 4 + [False] * 15  # one for each of the four others, the oldest first
+            for _, writer in clients:
+                writer.close()
+        listener.close()
+
+    uvloop.run(walk())
 
 
 @pytest.mark.parametrize("proxies", ["", "10.0.0.5", "127.0.0.0/8", "localhost"])
@@ -155,4 +197,4 @@ def test_health_checks_see_a_gate_behind_a_proxy(settings: Any, monkeypatch: pyt
             assert (await asyncio.to_thread(doctor.gate, "127.0.0.1", port)).level == "ok"
         listener.close()
 
-    asyncio.run(walk())
+    uvloop.run(walk())
