@@ -17,7 +17,16 @@ from backendai.appproxy.file_door import FileDoor, entered
 from backendai.appproxy.guard import AppGuard
 from backendai.appproxy.headers import comes_from_elsewhere, own_cookies, set_cookie
 from backendai.appproxy.hosts import app_host
-from backendai.appproxy.relay import Relay, TooManyConcurrentRequests, UnaskedUpgrade, has_upgrade_body, wants_websocket
+from backendai.appproxy.relay import (
+    InvalidAnswer,
+    Relay,
+    TooManyConcurrentRequests,
+    UnaskedUpgrade,
+    ask_for_body,
+    fault_of,
+    has_upgrade_body,
+    wants_websocket,
+)
 from backendai.cluster.app_domains import output_host
 from backendai.compute.services.apps import CODE_SECONDS, ENTER_PATH
 from backendai.core.messages import Message
@@ -30,12 +39,9 @@ from backendai.texts.languages import language_asked_for
 
 logger = logging.getLogger(__name__)
 
-_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}) | {
-    "PROPFIND",
-    "MKCOL",
-    "COPY",
-    "MOVE",
-}
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "QUERY"}) | {
+    "PROPFIND", "PROPPATCH", "MKCOL", "COPY", "MOVE", "LOCK", "UNLOCK", "REPORT", "SEARCH",  # WebDAV
+}  # fmt: skip
 _DENIED = {"session-ended": 410, "code-refused": 403, "code-used": 403}
 _NO_TUNNEL = {"kernel-gone": 410, "ticket-refused": 502, "apps-impossible": 501, "app-not-listening": 502}
 _LARGEST_CODE, _CODE_PATIENCE = 8192, 10.0
@@ -110,6 +116,7 @@ class Door:
             message = Message("Open the app from the portal.")
             return _last(pages.refusal(request, 405, "post-only", message, portal=_way_in(host)))
         try:
+            ask_for_body(request)
             async with asyncio.timeout(_CODE_PATIENCE):
                 form = await request.post()
         except TimeoutError:
@@ -176,6 +183,9 @@ class Door:
             logger.info("%s of %s: %s", target.service, target.kernel_id, error)
             if (answer := request._payload_writer) is not None and answer.output_size and request.transport is not None:
                 request.transport.abort()  # the answer was under way: the browser shall see that it is not whole
+            if isinstance(error, aiohttp.ClientResponseError | InvalidAnswer):
+                message = Message("The answer of the app cannot be passed on: {fault}.", fault=fault_of(error))
+                return pages.refusal(request, 502, "app-answer-invalid", message)
             return pages.refusal(
                 request, 502, "app-broke-off", Message("The app closed the connection before it answered.")
             )

@@ -55,7 +55,7 @@ class FileDoor:
             if request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers:
                 return _preflight(origin) if await self._guard.may_ask(origin, host) else None
             kind, _, text = request.headers.get("Authorization", "").partition(" ")
-            by_header = kind.lower() == "bearer" and 0 < len(text) <= 128
+            by_header = kind.lower() == "bearer" and 0 < len(text) <= 128 and text.isascii()
             if not by_header and comes_from_elsewhere(request.headers, request.method):
                 return _no(request, 403, "foreign-origin", Message("Blocked: the request came from another site."))
             texts = (BEARER, text) if by_header else tuple(own_cookies(request.headers.get("Cookie", "")))

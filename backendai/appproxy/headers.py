@@ -1,15 +1,19 @@
 """Filters the headers between browser and app.
 
-Drops headers of one connection, the platform's cookies and the visitor's credentials. Also headers by which an app
-could harm other apps or the browser.
+Drops headers of one connection, and the platform's cookies and tokens. Also headers by which an app could harm other
+apps or the browser.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import re
 from collections.abc import Iterable, Mapping
+from typing import Any
 from urllib.parse import urlsplit
 
+from aiohttp import http_writer
 from django.conf import settings
 from multidict import CIMultiDict, CIMultiDictProxy
 
@@ -17,10 +21,13 @@ _HOP = frozenset({"connection", "keep-alive", "proxy-connection", "te", "trailer
     "proxy-authenticate",
     "proxy-authorization",
 }
-_UNTOLD = frozenset({"authorization", "forwarded", "expect", "x-real-ip"})
+_UNTOLD = frozenset({"forwarded", "expect", "x-real-ip"})
 _UNTOLD_KINDS = re.compile(r"x-forwarded-|x-remote-|x-backendai-|.*-userid\Z")
 _NOT_FOR_APPS = frozenset({"strict-transport-security", "clear-site-data", "alt-svc", "public-key-pins"})
 _DOMAIN = re.compile(r";\s*domain\s*=[^;]*", re.IGNORECASE)
+_OURS = re.compile(rb"(?i:backendai)\s|.*(bai_|bsk-)", re.DOTALL)  # signed requests, tokens
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_HERE = frozenset({"127.0.0.1", "localhost", "::1", "0.0.0.0"})  # noqa: S104  (names, nobody listens there)
 _PLAIN_COOKIE, _SECURE_COOKIE = "backendai-app", "__Host-backendai-app"
 
 
@@ -32,14 +39,16 @@ def cookie_name() -> str:
 def own_cookies(header: str) -> list[str]:
     """Return the values of the proxy's cookie. There can be several, as apps under the same domain can set more."""
     name = cookie_name()
-    return [value for key, value in _pairs(header) if key == name and 0 < len(value) <= 128][:4]
+    found = [value for key, value in _pairs(header) if key == name and 0 < len(value) <= 128]
+    return [value for value in found if value.isascii()][:4]
 
 
 def to_app(
     headers: CIMultiDictProxy[str], *, host: str, remote: str, upgrade: bool = False, has_body: bool = True
 ) -> CIMultiDict[str]:
     """Return the headers of a request for the app. ``host``: the Host header of the browser. Names with underscores
-    are dropped, as WSGI servers cannot tell ``X_Forwarded_For`` from ``X-Forwarded-For``.
+    are dropped, as WSGI servers cannot tell ``X_Forwarded_For`` from ``X-Forwarded-For``. A password or token for the
+    app itself passes, one of the platform does not.
     """
     dropped = _HOP | _UNTOLD | _named_in(headers.getall("Connection", ()))
     if not has_body:
@@ -49,6 +58,8 @@ def to_app(
         lower = name.lower()
         if lower == "cookie":
             value = _without_ours(value)
+        if lower == "authorization" and is_ours(value):
+            continue
         if lower in dropped or "_" in name or _UNTOLD_KINDS.match(lower) or (lower == "cookie" and not value):
             continue
         passed.add(name, value)
@@ -77,6 +88,48 @@ def to_browser(headers: CIMultiDictProxy[str], *, upgrade: bool = False) -> CIMu
     if upgrade:
         passed["Connection"], passed["Upgrade"] = "Upgrade", "websocket"
     return passed
+
+
+def is_ours(authorization: str) -> bool:
+    """Return whether the header has a credential of the platform: a signature, or a token in any place, also in the
+    user name or password of Basic.
+    """
+    said = authorization.strip().encode(errors="surrogateescape")
+    if _OURS.match(said):
+        return True
+    try:
+        return bool(_OURS.match(base64.b64decode(said.partition(b" ")[2].strip() + b"==")))
+    except binascii.Error:
+        return False
+
+
+def lead_back(headers: CIMultiDict[str], *, host: str, port: int) -> None:
+    """Change a redirect to the app's port on this machine, as the app sees itself, into one to the app's own origin.
+    ``host``: the Host header of the browser.
+    """
+    for name in {"Location", "Content-Location"} & set(map(str.title, headers)):
+        try:
+            parts = urlsplit(headers[name])
+            is_own = parts.hostname in _HERE and (parts.port or {"http": 80, "https": 443}.get(parts.scheme)) == port
+        except ValueError:
+            continue
+        if is_own and parts.scheme in ("http", "https"):
+            own = parts._replace(scheme="https" if settings.SECURE else "http", netloc=host)
+            headers[name] = own.geturl()
+
+
+def keep_bytes() -> None:
+    """Let aiohttp write header values with the bytes that it has read, in this process: its own writer leaves out those
+    that are not UTF-8, which its parser reads as surrogates.
+    """
+    http_writer._serialize_headers = _serialize
+
+
+def _serialize(status_line: str, headers: Mapping[str, Any]) -> bytes:
+    lines = [status_line, *(f"{name}: {value}" for name, value in headers.items()), "", ""]
+    if any(map(_CONTROL.search, lines)):
+        raise ValueError("a header with a control character")
+    return "\r\n".join(lines).encode(errors="surrogateescape")
 
 
 def set_cookie(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import itertools
 import logging
 from collections import Counter
 from typing import Any
@@ -29,6 +30,7 @@ class PatientServer(web.Server):
         self._options = options
         self._of_address: Counter[str] = Counter()
         self._most = min(MOST_OF_ADDRESS, raise_open_files() // _SHARE)
+        self._numbers = itertools.count(1)
         self._proxies = [ipaddress.ip_network(proxy) for proxy in settings.PROXIES]
 
     def __call__(self) -> web.RequestHandler:
@@ -51,6 +53,10 @@ class PatientServer(web.Server):
         if self._of_address[address] <= 0:
             del self._of_address[address]
 
+    def caller(self, address: str) -> str:
+        """Return a new name for the client of a connection from this address; empty for a configured proxy."""
+        return "" if self._is_proxy(address) else str(next(self._numbers))
+
     def _is_proxy(self, address: str) -> bool:
         try:
             found = ipaddress.ip_address(address)
@@ -60,11 +66,14 @@ class PatientServer(web.Server):
 
 
 class PatientHandler(web.RequestHandler):
-    """One connection. ``begin`` must be called when its first request has arrived."""
+    """One connection. ``begin`` must be called when its first request has arrived. ``caller``: a name for the one
+    client that sends its requests; empty for a configured proxy, which sends those of many.
+    """
 
     def __init__(self, server: PatientServer, **options: Any) -> None:
         super().__init__(server, **options)
         self._server = server
+        self.caller = ""
         self._address: str | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -73,6 +82,7 @@ class PatientHandler(web.RequestHandler):
         super().connection_made(transport)
         peer = transport.get_extra_info("peername")
         self._address = str(peer[0]) if isinstance(peer, tuple) else ""
+        self.caller = self._server.caller(self._address)
         if self._server.enter(self._address):
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(HEAD_SECONDS, self.force_close_now)

@@ -8,20 +8,22 @@ from collections.abc import AsyncIterator, Callable, Hashable
 from typing import Any
 
 import aiohttp
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 from multidict import CIMultiDict
 from yarl import URL
 
-from backendai.appproxy.headers import to_app, to_browser
+from backendai.appproxy.headers import lead_back, to_app, to_browser
 from backendai.compute.services.traffic import meter
 from backendai.core.messages import Message
 from backendai.gateways.targets import Target
-from backendai.gateways.tunnel import TunnelConnector, address_through, new_client
+from backendai.gateways.tunnel import LARGEST_HEADER, TunnelConnector, address_through, new_client
 from backendai.wire.splice import splice, take_over
 
 MOST_OF_VISITOR, MOST_OF_KERNEL = 200, 1000  # requests and websockets at once
 BODY_SECONDS = 60.0  # between two pieces of a body
+_MOST_HEADERS = 128  # the limit of aiohttp
 _LONGEST_PONG = 131  # of a websocket's answer to a ping, all in all
+_ASKED = web.RequestKey("asked for its body", bool)
 _SAFE_TO_REPEAT = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
@@ -33,6 +35,10 @@ class TooManyConcurrentRequests(aiohttp.ClientError):
     """Too many requests of one visitor, or of one session, are under way."""
 
 
+class InvalidAnswer(aiohttp.ClientError):
+    """A line of the answer's head has a control character."""
+
+
 class StalledBody(aiohttp.ClientError):
     """The visitor stopped sending in the middle of a body."""
 
@@ -42,7 +48,7 @@ class Relay:
 
     def __init__(self) -> None:
         # No limit here: how many connections there are is up to those who open them.
-        self._kept = TunnelConnector(limit=0, keepalive_timeout=4.0)
+        self._kept = TunnelConnector(limit=0)
         self._closed_after_use = TunnelConnector(limit=0, force_close=True)
         self._repeating = new_client(replays=True, connector=self._kept)
         self._once = new_client(replays=False, connector=self._kept)
@@ -112,6 +118,18 @@ class Relay:
         return self._repeating if is_repeatable else self._once
 
 
+def fault_of(error: aiohttp.ClientResponseError | InvalidAnswer) -> Message:
+    """Return what was wrong with the head of an answer that came and cannot be passed on."""
+    if isinstance(error, InvalidAnswer):
+        return Message("a line of its head has a control character")
+    said = getattr(error.__cause__, "message", "").partition("\n")[0].rstrip(": ")
+    if said.startswith("Too many headers"):
+        return Message("its answer has more than {most} headers", most=_MOST_HEADERS)
+    if said.startswith("Got more than"):
+        return Message("a header of its answer is longer than {kilobytes} KiB", kilobytes=LARGEST_HEADER // 1024)
+    return Message("its answer is not valid HTTP ({reason})", reason=said[:100] or "no reason given")
+
+
 def wants_websocket(request: web.BaseRequest) -> bool:
     """Return whether the request asks for a websocket."""
     words = request.headers.get("Connection", "").lower().split(",")
@@ -119,8 +137,22 @@ def wants_websocket(request: web.BaseRequest) -> bool:
     return named and request.method == "GET" and request.headers.get("Upgrade", "").lower() == "websocket"
 
 
+def ask_for_body(request: web.BaseRequest) -> None:
+    """Tell a client that waits for it (``Expect: 100-continue``) to send the body of its request. Does so once."""
+    if waits_to_send(request) and request.transport is not None:
+        request[_ASKED] = True
+        request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+
+def waits_to_send(request: web.BaseRequest) -> bool:
+    """Return whether the client sends the body of this request only after an interim answer."""
+    expects = request.headers.get("Expect", "").lower() == "100-continue"
+    return expects and request.body_exists and request.version >= HttpVersion11 and _ASKED not in request
+
+
 async def pieces_of(request: web.BaseRequest) -> AsyncIterator[bytes]:
     """Yield the parts of the body as they arrive. Raises StalledBody if the visitor stops sending."""
+    ask_for_body(request)
     pieces = request.content.iter_any()
     while True:
         try:
@@ -151,13 +183,18 @@ async def send(
     heard: Callable[[], None] | None = None,
 ) -> web.StreamResponse:
     """Stream the answer to the browser without storing it. ``change``: a last edit of its headers; ``heard`` is called
-    with every part.
+    with every part. Raises InvalidAnswer before anything is sent.
     """
     headers = to_browser(answer.headers)
+    lead_back(headers, host=request.headers["Host"], port=target.port)
     if change is not None:
         change(headers)
     response = web.StreamResponse(status=answer.status, reason=answer.reason, headers=headers)
-    await response.prepare(request)
+    try:
+        await response.prepare(request)
+    except ValueError:
+        answer.close()
+        raise InvalidAnswer from None
     async for piece in answer.content.iter_any():
         if heard is not None:
             heard()

@@ -20,8 +20,9 @@ from backendai.appproxy.endpoints.service import Endpoints, usual_name
 from backendai.appproxy.file_door import FileDoor
 from backendai.appproxy.file_relay import FileRelay
 from backendai.appproxy.guard import AppGuard
+from backendai.appproxy.headers import keep_bytes
 from backendai.appproxy.patient import PatientHandler, PatientServer
-from backendai.appproxy.relay import Relay
+from backendai.appproxy.relay import Relay, waits_to_send
 from backendai.compute.services.traffic import meter
 
 logger = logging.getLogger(__name__)
@@ -52,7 +53,10 @@ def _started_answer(door: Door) -> Callable[[web.BaseRequest], Awaitable[web.Str
     async def handle(request: web.BaseRequest) -> web.StreamResponse:
         if isinstance(request.protocol, PatientHandler):
             request.protocol.begin()
-        return await door.handle(request)
+        response = await door.handle(request)
+        if waits_to_send(request):  # it may leave the body out, and what it sends next would be taken for that
+            response.force_close()
+        return response
 
     return handle
 
@@ -60,6 +64,7 @@ def _started_answer(door: Door) -> Callable[[web.BaseRequest], Awaitable[web.Str
 @asynccontextmanager
 async def serving(listener: socket.socket) -> AsyncIterator[None]:
     """Serve apps on the listening socket for the length of the context."""
+    keep_bytes()
     guard, relay, file_relay = AppGuard(), Relay(), FileRelay()
     nodes = aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar())
     port = listener.getsockname()[1]

@@ -359,6 +359,17 @@ def test_a_public_endpoint_of_others_gets_no_request_for_ones_own(settings: Any,
     uvloop.run(scene())
 
 
+def test_a_body_that_waits_for_an_interim_answer_is_asked_for() -> None:
+    async def scene() -> None:
+        async with endpoint_stage() as here, asyncio.timeout(patient(60)):
+            for headers in ({}, COMMON):
+                body = b'{"model": "chat"}'
+                answer = await here.ask("POST", "/v1/completions", data=body, headers=headers, expect100=True)
+                assert (answer.status, here.models[1].bodies[-1]) == (200, body)
+
+    uvloop.run(scene())
+
+
 REFUSED: list[tuple[str, str, bytes | None, int, str]] = [
     ("POST", "/v1/completions", b'{"model": "other"}', 404, "model-not-found"),
     ("POST", "/v1/completions", b'{"model": 7}', 400, "model-missing"),

@@ -41,6 +41,12 @@ async def test_a_page_of_the_portal_reads_and_writes_with_a_ticket_that_it_never
         assert {"Set-Cookie", "X-Secret", "Authorization"} & set(answer.headers) == set()
 
 
+async def test_an_upload_that_waits_for_an_interim_answer_gets_it() -> None:
+    async with folder_stage() as here, asyncio.timeout(patient(20)):
+        answer = await here.ask("PUT", "/content?path=a", headers=await here.token(), data=b"hello", expect100=True)
+        assert (answer.status, here.files.bodies) == (200, [b"hello"])
+
+
 async def test_a_link_downloads_with_a_cookie_which_changes_nothing() -> None:
     async with folder_stage() as here:
         form = {"code": await here.code(here.cast.alice), "next": "/content?path=a"}

@@ -15,7 +15,7 @@ from backendai.storage.file_origins import folders_at
 def digest_in(request: web.BaseRequest) -> str:
     """Return the digest of the request's bearer token; empty if there is none."""
     kind, _, text = request.headers.get("Authorization", "").partition(" ")
-    return digest_of(text.strip()) if kind.lower() == "bearer" and text.strip() else ""
+    return digest_of(text.strip()) if kind.lower() == "bearer" and text.strip() and text.isascii() else ""
 
 
 def may_be_for_endpoint(request: web.BaseRequest, host: str) -> bool:

@@ -17,7 +17,7 @@ from django.conf import settings
 
 from backendai.appproxy.endpoints.refusals import Refused
 from backendai.appproxy.endpoints.replicas import Pool
-from backendai.appproxy.relay import BODY_SECONDS
+from backendai.appproxy.relay import BODY_SECONDS, ask_for_body
 from backendai.cluster.app_domains import COMMON_LABEL
 from backendai.serving.endpoint_table import EndpointEntry
 
@@ -122,6 +122,7 @@ def pool_for(pools: Available, model: str) -> Pool:
 
 
 async def _read(request: web.BaseRequest) -> bytes:
+    ask_for_body(request)
     body = bytearray()
     async for piece in request.content.iter_any():
         body += piece

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -15,13 +15,22 @@ from backendai.appproxy.endpoints.origins import settle
 from backendai.appproxy.endpoints.replicas import Known
 from backendai.appproxy.endpoints.service import Endpoints
 from backendai.appproxy.headers import to_app
-from backendai.appproxy.relay import StalledBody, UnaskedUpgrade, join, pieces_of, send, wants_websocket
+from backendai.appproxy.patient import PatientHandler
+from backendai.appproxy.relay import (
+    StalledBody,
+    UnaskedUpgrade,
+    join,
+    pieces_of,
+    send,
+    wants_websocket,
+)
 from backendai.gateways.dialing import DIAL_SECONDS
 from backendai.gateways.targets import Target
-from backendai.gateways.tunnel import address_through
+from backendai.gateways.tunnel import address_through, was_reused
 from backendai.serving.endpoint_table import EndpointEntry
 
 KEPT_BYTES = 64 * 1024
+_IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
 
 
 class TooLarge(Exception):
@@ -44,13 +53,15 @@ class Body:
     def __init__(self, request: web.BaseRequest, most: int, whole: bytes | None = None) -> None:
         self._pieces, self._most = pieces_of(request), most
         self._kept, self._is_whole = bytearray(whole or b""), whole is not None
-        self._size = len(self._kept)
+        self._size, self._has_begun = len(self._kept), False
         self.fault: TooLarge | StalledBody | None = None  # the HTTP client reports another error
 
     @property
     def can_repeat(self) -> bool:
-        """Return whether all that was read so far is kept, so that the body can be sent again."""
-        return self._size == len(self._kept)
+        """Return whether the body can be sent again: nothing of it was read, or all of it, and that is kept. A sending
+        that was cut off in between has ended the source.
+        """
+        return self._size == len(self._kept) and (self._is_whole or not self._has_begun)
 
     async def read(self) -> AsyncIterator[bytes]:
         """Yield the body from its beginning. Raises TooLarge, or StalledBody if the caller stops sending."""
@@ -58,6 +69,7 @@ class Body:
             yield bytes(self._kept)
         if self._is_whole:
             return
+        self._has_begun = True
         try:
             async for piece in self._pieces:
                 self._size += len(piece)
@@ -81,31 +93,45 @@ async def begin(
     """
     upgrade = wants_websocket(request)
     # A server may answer before it has read the body, and then reads the rest as the next request. After a body the
-    # connection is therefore used again for the same token only.
-    apart = upgrade or (body is not None and endpoint.is_open)
-    target = known.target(token)
+    # connection is therefore used again for the same connection of the caller only: callers may share a token.
+    caller = request.protocol.caller if isinstance(request.protocol, PatientHandler) else ""
+    apart = upgrade or (body is not None and (endpoint.is_open or not caller))
+    url = URL(address_through(known.target(f"{token}.{caller}"), request.raw_path), encoded=True)
+    try:
+        answer = await _ask(endpoints.client_for(apart=apart), url, request, endpoint, body)
+    except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
+        # The server may have closed the kept connection just before the request: then it has not seen it.
+        is_harmless = request.method in _IDEMPOTENT or endpoint.is_repeatable
+        if not (was_reused() and is_harmless and (body is None or body.can_repeat)):
+            raise
+        answer = await _ask(endpoints.client_for(apart=True), url, request, endpoint, body)
+    async with answer:
+        if answer.status == 101 and not upgrade:
+            answer.close()
+            raise UnaskedUpgrade("the replica switched protocols unasked")
+        yield answer
+
+
+def _ask(
+    client: aiohttp.ClientSession, url: URL, request: web.BaseRequest, endpoint: EndpointEntry, body: Body | None
+) -> Awaitable[aiohttp.ClientResponse]:
     headers = to_app(
         request.headers,
         host=request.headers["Host"],
         remote=request.remote or "",
-        upgrade=upgrade,
+        upgrade=wants_websocket(request),
         has_body=body is not None,
     )
-    if endpoint.is_open and (own := request.headers.get("Authorization")):
-        headers["Authorization"] = own  # not a token of the platform
-    url = URL(address_through(target, request.raw_path), encoded=True)
-    async with endpoints.client_for(apart=apart).request(
+    if not endpoint.is_open:
+        headers.popall("Authorization", None)  # of a public one it is not a token of the platform
+    return client.request(
         request.method,
         url,
         headers=headers,
         data=body.read() if body is not None else None,
         allow_redirects=False,
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=DIAL_SECONDS, sock_read=endpoint.answer_timeout),
-    ) as answer:
-        if answer.status == 101 and not upgrade:
-            answer.close()
-            raise UnaskedUpgrade("the replica switched protocols unasked")
-        yield answer
+    )
 
 
 async def pass_back(

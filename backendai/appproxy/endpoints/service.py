@@ -48,11 +48,11 @@ class Endpoints:
         self._told: dict[str, tuple[int, int, int]] = {}
         self._told_at = 0.0
         self._strange_hosts: set[str] = set()
-        self._kept = TunnelConnector(limit=0, keepalive_timeout=4.0, patience=DIAL_SECONDS)
+        self._kept = TunnelConnector(limit=0, patience=DIAL_SECONDS)
         self._closed_after_use = TunnelConnector(limit=0, force_close=True, patience=DIAL_SECONDS)
-        self.client = new_client(replays=False, connector=self._kept)
-        self.apart = new_client(replays=False, connector=self._closed_after_use)
-        self._prober = Prober(self.apart, lambda: self.pools.values())
+        self._client = new_client(replays=False, connector=self._kept)
+        self._apart = new_client(replays=False, connector=self._closed_after_use)
+        self._prober = Prober(self._apart, lambda: self.pools.values())
         self._tasks: list[asyncio.Task[None]] = []
 
     async def open(self) -> None:
@@ -77,7 +77,7 @@ class Endpoints:
             async with asyncio.timeout(2.0):
                 await self._report(everything=True)
                 await self.keeper.ask(lambda: farewell(self.name, self.boot, now=timezone.now()))
-        for client in (self.client, self.apart):
+        for client in (self._client, self._apart):
             await client.close()
         for connector in (self._kept, self._closed_after_use):
             await connector.close()
@@ -114,7 +114,7 @@ class Endpoints:
 
     def client_for(self, *, apart: bool) -> aiohttp.ClientSession:
         """Return the HTTP client for a request. ``apart``: the connection is closed after the request."""
-        return self.apart if apart else self.client
+        return self._apart if apart else self._client
 
     def _take(self, table: EndpointTable) -> None:
         for label, endpoint in table.endpoints.items():

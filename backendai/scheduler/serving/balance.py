@@ -61,7 +61,7 @@ def keep_to(candidates: Sequence[Candidate[_Id]], key: str, avoid: Collection[_I
     """
     able = [one for one in candidates if one.id not in avoid]
     most = ceil(BUSIER * (sum(one.open for one in able) + 1) / max(len(able), 1))
-    order = sorted(able, key=lambda one: sha256(f"{key}\0{one.id}".encode()).digest())
+    order = sorted(able, key=lambda one: sha256(f"{key}\0{one.id}".encode(errors="surrogateescape")).digest())
     return next((one.id for one in order if one.has_room and one.open < most), None)
 
 
