@@ -105,7 +105,7 @@ def test_a_rule_raises_by_its_value_and_holds_without_one(
     world = World(cast.alice)
     endpoint = make_endpoint(cast.alice, minimum=1, maximum=4)
     query = 'sum(queue{endpoint="$endpoint", project="$project"})'
-    set_rules(endpoint, cast.alice, [AutoScalingRule(metric="prometheus", query=query, up_over=5, down_under=1)])
+    set_rules(endpoint, cast.dana, [AutoScalingRule(metric="prometheus", query=query, up_over=5, down_under=1)])
     world.until(lambda: endpoint.replicas.filter(state="ready").count() == 1)
     world.now += timedelta(minutes=6)  # rules wait for five minutes after a change
     world.steps()
@@ -125,15 +125,30 @@ def test_a_rule_raises_by_its_value_and_holds_without_one(
     assert rule.value is None and "503" in str(rule.trouble)
 
 
+def test_a_query_is_written_by_a_superadmin_and_kept_by_its_owner(cast: Cast, server: Server) -> None:
+    endpoint = make_endpoint(cast.alice)
+    rule = {"metric": "prometheus", "query": "up", "up_over": 5}
+    with pytest.raises(UserError) as refused:
+        set_rules(endpoint, cast.alice, [AutoScalingRule(**rule)])
+    assert (refused.value.field, refused.value.code) == ("query", "query-needs-superadmin")
+    set_rules(endpoint, cast.dana, [AutoScalingRule(**rule)])
+    set_rules(endpoint, cast.alice, [AutoScalingRule(**rule | {"up_over": 7})])
+    assert endpoint.rules.get().up_over == 7
+    browser = Client()
+    for user, offers in ((cast.alice, False), (cast.dana, True)):
+        browser.force_login(user)
+        assert ("id_query" in browser.get(f"/endpoints/{endpoint.pk}/").content.decode()) is offers
+
+
 def test_rules_are_refused_that_cannot_be_asked(cast: Cast, server: Server, settings: Any) -> None:
     endpoint = make_endpoint(cast.alice)
     for over in ({"query": ""}, {"query": "a\nb"}, {"query": "x" * 1001}, {"metric": "rate", "query": "up"}):
         with pytest.raises(UserError) as refused:
-            set_rules(endpoint, cast.alice, [AutoScalingRule(**{"metric": "prometheus", "up_over": 1, **over})])
+            set_rules(endpoint, cast.dana, [AutoScalingRule(**{"metric": "prometheus", "up_over": 1, **over})])
         assert refused.value.field == "query"
     settings.PROMETHEUS_URL = ""
     with pytest.raises(UserError) as refused:
-        set_rules(endpoint, cast.alice, [AutoScalingRule(metric="prometheus", query="up", up_over=1)])
+        set_rules(endpoint, cast.dana, [AutoScalingRule(metric="prometheus", query="up", up_over=1)])
     assert "BACKENDAI_PROMETHEUS_URL" in str(refused.value) and read_metrics(endpoint.created_at) == 0
     settings.PROMETHEUS_URL = "prometheus:9090"
     assert [found.id for found in check_addresses()] == ["portal.E033"]
@@ -141,7 +156,7 @@ def test_rules_are_refused_that_cannot_be_asked(cast: Cast, server: Server, sett
 
 def test_page_and_rest_write_and_show_it(cast: Cast, client: Client, server: Server, settings: Any) -> None:
     endpoint = make_endpoint(cast.alice)
-    client.force_login(cast.alice)
+    client.force_login(cast.dana)
     form = {"metric": "prometheus", "query": "sum(up)", "up_over": "3", "step": "1"}
     assert client.post(f"/endpoints/{endpoint.pk}/rules/", form).status_code == 302
     assert "not asked yet" in client.get(f"/endpoints/{endpoint.pk}/").content.decode()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from math import isfinite
@@ -133,6 +133,15 @@ def check_numbers(minimum: int, maximum: int, target: float) -> None:
         raise UserError("Choose 0 to {maximum}, the maximum.", maximum=maximum, field="minimum", code="invalid-minimum")
     if not isfinite(target) or not 0 < target <= 10_000:
         raise UserError("Enter a number above 0, at most 10000.", field="target", code="invalid-target")
+
+
+def check_queries(rules: Sequence[AutoScalingRule], user: User, known: Collection[str]) -> None:
+    """Raise UserError for a query that is not among the ``known`` ones, unless the user is a superadmin: with queries
+    one reads what the server knows of everybody.
+    """
+    if not user.is_superadmin and any(rule.query and rule.query not in known for rule in rules):
+        text = Message("Ask a superadmin of this site to write the query: with it one reads metrics of everybody.")
+        raise UserError(text, field="query", code="query-needs-superadmin")
 
 
 def check_rules(rules: Sequence[AutoScalingRule]) -> None:

@@ -24,6 +24,7 @@ from backendai.serving.services.checks import (
     check_numbers,
     check_patience,
     check_public,
+    check_queries,
     check_revision,
     check_rules,
     check_shares,
@@ -208,8 +209,11 @@ def retry_now(endpoint: Endpoint, user: User) -> None:
 
 
 def set_rules(endpoint: Endpoint, user: User, rules: list[AutoScalingRule]) -> None:
-    """Replace the scaling rules of the endpoint. Raises UserError."""
+    """Replace the scaling rules of the endpoint. Queries of Prometheus are new from superadmins alone. Raises
+    UserError.
+    """
     check_rules(rules)
+    check_queries(rules, user, set(endpoint.rules.values_list("query", flat=True)))
     with transaction.atomic():
         endpoint.rules.all().delete()
         for rule in rules:

@@ -149,7 +149,7 @@ def rules(request: PageRequest, endpoint_id: UUID) -> HttpResponse:
     if kept:
         set_rules(found, request.user, [one for one in own if str(one.pk) != kept])
         return redirect("web:endpoint", endpoint_id)
-    form = RuleForm(request.POST)
+    form = RuleForm(request.POST, user=request.user)
     if form.is_valid():
         try:
             set_rules(found, request.user, [*own, AutoScalingRule(**form.cleaned_data)])

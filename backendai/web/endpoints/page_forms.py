@@ -10,6 +10,7 @@ from django.conf import settings
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _l
 
+from backendai.accounts.models import User
 from backendai.serving.models import MOST_REPLICAS, Metric
 
 _PLAIN = {"autocomplete": "off", "spellcheck": "false"}
@@ -52,9 +53,9 @@ class RuleForm(forms.Form):
     down_under = forms.FloatField(label=_l("Scale down below"), required=False)
     step = forms.IntegerField(label=_l("Replicas at a time"), initial=1, min_value=1, max_value=MOST_REPLICAS)
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, user: User, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        has_server = bool(settings.PROMETHEUS_URL)
+        has_server = bool(settings.PROMETHEUS_URL) and user.is_superadmin
         choices = [one for one in METRIC_WORDS.items() if has_server or one[0] != Metric.PROMETHEUS]
         self.fields["metric"].choices = choices  # type: ignore[attr-defined]
         if not has_server:

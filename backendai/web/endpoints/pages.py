@@ -129,7 +129,7 @@ def endpoint_page(request: PageRequest, found: Endpoint, *, status: int = 200, *
         "scale_form": ScaleForm(initial=numbers),
         "token_form": TokenForm(),
         "rules": [(rule, METRIC_WORDS.get(rule.metric, rule.metric)) for rule in found.rules.all()],
-        "rule_form": RuleForm(),
+        "rule_form": RuleForm(user=request.user),
         "is_part": is_part,
     }
     template = "_refresh" if is_part else "endpoint"
