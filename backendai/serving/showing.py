@@ -38,6 +38,11 @@ class EndpointSummary:
         return sum(one.serves for one in self.view.replicas)
 
     @property
+    def open(self) -> int:
+        """How many requests its replicas have open."""
+        return sum(one.open for one in self.replicas)
+
+    @property
     def reason(self) -> Reason:
         """The reason of what holds it up, else of its number."""
         return (

@@ -45,7 +45,10 @@ def test_the_wizard_creates_an_endpoint_that_answers_in_the_page_and_draws_its_p
         visitor.go("/endpoints/")
         expect(page.get_by_role("row", name="chat")).to_contain_text("2 of 2")
         faults += _look(visitor, tmp_path / "list")
+        page.get_by_role("link", name="chat").click()
+        faults += _stop(visitor, tmp_path / "question")
         assert faults == []
+        visitor.go("/endpoints/")
         _delete(visitor)
         visitor.leave()
 
@@ -82,6 +85,19 @@ def _ask(page: Page) -> None:
         expect(page.locator("[data-call-status]")).to_contain_text("Status 200")
     first, whole = (int(part.partition(" ms")[0].split()[-1]) for part in _times(page))
     assert first < whole, "the answer came as a whole"
+
+
+def _stop(visitor: Visitor, path: Path) -> list[str]:
+    """Stop the endpoint after the question; return what is wrong with the page while it asks."""
+    page, now = visitor.page, visitor.page.locator(".endpoint-now")
+    page.get_by_role("button", name="Stop endpoint…").click()
+    question = page.get_by_role("dialog", name="Stop the endpoint?")
+    expect(question).to_contain_text("No request is open.")
+    faults = _look(visitor, path)
+    question.get_by_role("button", name="Stop endpoint").click()
+    expect(now).to_contain_text("The endpoint is stopped: it has no replicas.", timeout=READY_MS)
+    expect(now).not_to_contain_text("ready")
+    return faults
 
 
 def _times(page: Page) -> list[str]:

@@ -76,7 +76,8 @@ class Prober:
                 url = URL(address_through(target, path), encoded=True)
                 headers = {"Host": "localhost", "Connection": "close"}
                 async with self._client.get(url, headers=headers, allow_redirects=False) as answer:
-                    return "" if answer.status < 400 else f"It answers {answer.status} to {path}."
+                    advice = " Use another health path, or none: then a connection is enough." * (answer.status == 404)
+                    return "" if answer.status < 400 else f"It answers {answer.status} to {path}.{advice}"
         except TimeoutError:
             return f"It did not answer {path or 'a connection'} within {PATIENCE_SECONDS:g} s."
         except NoTunnel as error:

@@ -28,6 +28,9 @@ class Scale:
 def decide_scale(endpoint: EndpointView, now: datetime) -> Scale:
     """Return how many replicas the endpoint should have now."""
     if endpoint.wish != DesiredState.RUN:
+        if endpoint.replicas:
+            text = Message("The endpoint is stopped: its replicas answer their open requests and end.")
+            return Scale(0, Reason("paused", text))
         return Scale(0, Reason("paused", Message("The endpoint is stopped: it has no replicas.")))
     if endpoint.desired == 0 and endpoint.minimum == 0:
         return _wake(endpoint)
