@@ -14,6 +14,7 @@ from django.db import transaction
 from django.db.models import F, Q
 
 from backendai.accounts.models import AccessToken, KeyPair, Login, User
+from backendai.accounts.powers import powers_of
 from backendai.activity.services import audit
 from backendai.core.errors import Conflict
 
@@ -21,7 +22,8 @@ from backendai.core.errors import Conflict
 def set_active(actor_id: UUID | None, user: User, active: bool, *, now: datetime) -> bool:
     """Activate a user, or deactivate the user and end all credentials; return whether that changed anything.
 
-    Raises Conflict for the last active superadmin.
+    Everything else that acts for the user (``powers``) asks whether the user is active. The audit entry has the
+    numbers. Raises Conflict for the last active superadmin.
     """
     with transaction.atomic():
         if not active:
@@ -29,7 +31,9 @@ def set_active(actor_id: UUID | None, user: User, active: bool, *, now: datetime
         changed = User.objects.filter(pk=user.pk, is_active=not active).update(is_active=active)
         if not changed:
             return False
-        audit(actor_id, f"user.{'activate' if active else 'deactivate'}", "user", [user.pk], email=user.email)
+        acting = {} if active else {"acted": {str(power.name): held for power, held in powers_of(user, now)}}
+        told = {"email": user.email} | {name: value for name, value in acting.items() if value}
+        audit(actor_id, f"user.{'activate' if active else 'deactivate'}", "user", [user.pk], **told)
         if not active:
             end_credentials(user, now=now)
     user.is_active = active

@@ -12,13 +12,14 @@ from typing import Any
 from uuid import UUID
 
 from django.conf import settings
-from django.db.models import Avg, Count, F, OuterRef, Subquery, Sum
+from django.db.models import Avg, Count, F, OuterRef, Q, Subquery, Sum
 from django.utils import timezone
 
 from backendai.cluster.app_domains import portal_origins
 from backendai.compute.models import Kernel
 from backendai.compute.status import Status
 from backendai.serving.models import DesiredState, Endpoint, EndpointToken, Replica, ScalingRecord, State
+from backendai.serving.reading import order_of
 
 FORMAT = 3
 ANYBODY = "anybody"  # replaces a token's id where requests need no token
@@ -136,15 +137,17 @@ def from_json(said: dict[str, Any]) -> EndpointTable:
 
 def read_sign() -> str:
     """Return the sign of the table in the database. One query."""
-    found = Endpoint.objects.aggregate(number=Count("pk"), versions=Sum("version"))
-    return f"{found['number']}.{found['versions'] or 0}"
+    found = Endpoint.objects.aggregate(
+        number=Count("pk"), versions=Sum("version"), orphans=Count("pk", filter=Q(owner__is_active=False))
+    )
+    return f"{found['number']}.{found['versions'] or 0}.{found['orphans']}"
 
 
 def read_table(now: datetime) -> EndpointTable:
     """Return the table from the database. Five queries, two more if an endpoint has no replica."""
     sign = read_sign()  # first, so that changes during the read are read again
     # Deleted endpoints stay until their last request is complete, as proxies report that no request is open.
-    endpoints = list(Endpoint.objects.unfinished().select_related("current", "next").order_by("pk"))
+    endpoints = list(Endpoint.objects.unfinished().select_related("current", "next", "owner").order_by("pk"))
     tokens = _tokens(endpoints, now)
     replicas = _replicas(endpoints)
     without = [one for one in endpoints if not replicas[one.pk]]
@@ -166,9 +169,9 @@ def _entry(endpoint: Endpoint, tokens: tuple[TokenEntry, ...], replicas: tuple[R
         id=str(endpoint.pk),
         label=endpoint.label,
         version=endpoint.version,
-        is_stopped=endpoint.wish != DesiredState.RUN,
+        is_stopped=order_of(endpoint) != DesiredState.RUN,
         can_sleep=endpoint.minimum == 0,
-        is_public=endpoint.is_public,
+        is_public=endpoint.is_public and endpoint.owner.is_active,
         concurrency=endpoint.concurrency,
         queue=endpoint.queue,
         queue_seconds=endpoint.queue_seconds,
@@ -189,12 +192,13 @@ def _entry(endpoint: Endpoint, tokens: tuple[TokenEntry, ...], replicas: tuple[R
 
 
 def _tokens(endpoints: list[Endpoint], now: datetime) -> defaultdict[UUID, list[TokenEntry]]:
-    """Return the tokens that open each endpoint. One query."""
+    """Return the tokens that open each endpoint; none of an owner who is deactivated. One query."""
     of_owner: defaultdict[UUID, list[UUID]] = defaultdict(list)
     for one in endpoints:
         of_owner[one.owner_id].append(one.pk)
     found: defaultdict[UUID, list[TokenEntry]] = defaultdict(list)
-    rows = EndpointToken.objects.valid_at(now).filter(endpoint__in=endpoints).select_related("endpoint")
+    valid = EndpointToken.objects.valid_at(now).filter(endpoint__owner__is_active=True)
+    rows = valid.filter(endpoint__in=endpoints).select_related("endpoint")
     for token in rows.only("digest", "expires_at", "per_minute", "opens_all", "endpoint__owner"):
         expires = token.expires_at.timestamp() if token.expires_at else 0.0
         entry = TokenEntry(token.digest, str(token.pk), expires, token.per_minute)

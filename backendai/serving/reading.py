@@ -113,11 +113,17 @@ def read_picture(now: datetime, endpoint_ids: Collection[UUID] | None = None) ->
     return Picture(now, endpoints, views, seen, peaks, proxies, versions)
 
 
+def order_of(endpoint: Endpoint) -> DesiredState:
+    """Return the endpoint's wish as it holds now: nothing runs for an owner who is deactivated."""
+    wish = DesiredState(endpoint.wish)
+    return DesiredState.STOPPED if wish == DesiredState.RUN and not endpoint.owner.is_active else wish
+
+
 def _endpoint_view(endpoint: Endpoint, errors: Mapping[UUID, tuple[int, int]]) -> EndpointView:
     revisions = [one for one in (endpoint.current, endpoint.next) if one is not None]
     return EndpointView(
         id=endpoint.pk,
-        wish=DesiredState(endpoint.wish),
+        wish=order_of(endpoint),
         current=endpoint.current.number if endpoint.current else 0,
         next=endpoint.next.number if endpoint.next else None,
         minimum=endpoint.minimum,

@@ -15,7 +15,9 @@ import uvloop
 from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.db import DatabaseError
+from django.utils import timezone
 
+from backendai.accounts.ends import set_active
 from backendai.appproxy.endpoints import keeper as keeper_module
 from backendai.appproxy.endpoints import service as service_module
 from backendai.serving.models import DesiredState, Endpoint, Replica, State
@@ -355,6 +357,22 @@ def test_a_public_endpoint_of_others_gets_no_request_for_ones_own(settings: Any,
             for model in ("chat", "model-x", here.endpoint.label):
                 answer = await here.ask("POST", "/v1/completions", json={"model": model}, headers=COMMON)
                 assert (answer.status, await answer.text()) == (200, "1")
+
+    uvloop.run(scene())
+
+
+def test_nobody_gets_in_or_wakes_it_when_its_owner_is_deactivated() -> None:
+    async def scene() -> None:
+        async with endpoint_stage(0, minimum=0) as here:
+            asked = await here.ask(path="/v1/models", headers=COMMON)
+            assert asked.status == 200
+            alice = here.cast.alice
+            await sync_to_async(set_active)(here.cast.dana.pk, alice, False, now=timezone.now())
+            while (await here.ask(path="/v1/models", headers=COMMON)).status != 401:
+                await asyncio.sleep(0.05)
+            answer = await here.ask("POST", data=b"{}")
+            assert (answer.status, (await answer.json())["error"]["code"]) == (503, "endpoint-stopped")
+            assert (await sync_to_async(Endpoint.objects.get)()).desired == 0
 
     uvloop.run(scene())
 

@@ -9,6 +9,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from backendai.accounts.ends import set_active
 from backendai.cluster.models import Agent
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.ending import terminate_session
@@ -18,11 +19,13 @@ from backendai.core.errors import Conflict, UserError
 from backendai.ops.auditing import World as AuditWorld
 from backendai.ops.auditing import run_checks
 from backendai.scheduler.serving.health import Health
+from backendai.serving.endpoint_table import read_table
 from backendai.serving.models import DesiredState, Endpoint, ProxyReading, Revision, State
 from backendai.serving.moves import set_desired
 from backendai.serving.reading import read_picture
 from backendai.serving.services.endpoints import change_endpoint, create_endpoint, roll_back, set_wish, update_endpoint
 from backendai.serving.services.readings import delete_old_readings, note_wake
+from backendai.serving.services.tokens import create_token
 from backendai.serving.showing import shown
 from backendai.serving.spec import EndpointSpec
 from tests.cast import Cast
@@ -198,6 +201,26 @@ def test_stopped_deleted_and_nothing_is_left(cast: Cast) -> None:
     assert make_endpoint(cast.alice).name == endpoint.name  # the name is free again
     with pytest.raises(Conflict, match="deleted"):
         set_wish(fresh(endpoint), cast.alice, DesiredState.RUN)
+
+
+def test_nothing_serves_for_an_owner_who_is_deactivated(cast: Cast) -> None:
+    world, endpoint = World(cast.alice), make_endpoint(cast.alice)
+    create_token(endpoint, cast.alice, "mine")
+    world.until(lambda: [state for *_, state in states_of(endpoint)] == [State.READY])
+    before = read_table(world.now)
+    assert before.endpoints[endpoint.label].tokens and not before.endpoints[endpoint.label].is_stopped
+    set_active(cast.dana.pk, cast.alice, False, now=world.now)
+    after = read_table(world.now)
+    assert after.sign != before.sign
+    assert after.endpoints[endpoint.label].is_stopped and not after.endpoints[endpoint.label].tokens
+    world.until(lambda: not states_of(endpoint))
+    note_wake(endpoint.pk, now=world.now)
+    assert Endpoint.objects.get().desired == 0
+    with pytest.raises(Conflict, match="is deactivated"):
+        set_wish(Endpoint.objects.get(), cast.dana, DesiredState.RUN)
+    set_active(cast.dana.pk, cast.alice, True, now=world.now)
+    world.until(lambda: [state for *_, state in states_of(endpoint)] == [State.READY])
+    assert read_table(world.now).endpoints[endpoint.label].tokens
 
 
 def test_a_waiting_replica_says_why_and_only_two_wait(cast: Cast) -> None:

@@ -95,10 +95,28 @@ def test_numbers_tokens_update_and_deletion(alice: Client, cast: Cast) -> None:
     assert Endpoint.objects.get().next.number == 2
     alice.post(f"{url}roll-back/", {"revision": "1"})
     assert Endpoint.objects.get().next is None
+    world.opened = {"one": 2}
+    world.steps()
+    page = alice.get(url).content.decode()
+    assert page.index('id="stop-endpoint"') < page.index("2 requests are open") < page.index('value="stop"')
     alice.post(f"{url}state/", {"order": "stop"})
     assert Endpoint.objects.get().wish == "stopped"
+    part = alice.get(url, headers={"HX-Request": "true"}).content.decode()
+    assert "answer their open requests and end" in part and "replica is ready" not in part
+    assert '<p id="open-requests" hx-swap-oob="true">' in part
     alice.post(f"{url}state/", {"order": "delete"})
     assert alice.get(url).status_code == 404
+
+
+def test_an_administrator_sees_that_its_owner_is_deactivated(cast: Cast) -> None:
+    endpoint, dana = make_endpoint(cast.alice), Client()
+    dana.force_login(cast.dana)
+    url = f"/endpoints/{endpoint.pk}/"
+    assert "is deactivated" not in dana.get(url).content.decode()
+    question = dana.get(f"/manage/users/{cast.alice.pk}/deactivate/").content.decode()
+    assert "endpoints: 1" in question
+    dana.post(f"/manage/users/{cast.alice.pk}/deactivate/")
+    assert "alice@example.com is deactivated" in dana.get(url).content.decode()
 
 
 def test_others_see_nothing_of_it(cast: Cast) -> None:

@@ -180,6 +180,12 @@ def _as_asked(endpoint: Endpoint, name: str) -> Any:
 def set_wish(endpoint: Endpoint, user: User, wish: DesiredState) -> None:
     """Start, stop or delete the endpoint: a stopped one has no replicas and keeps its address. Raises Conflict."""
     _refuse_deleted(endpoint)
+    if wish == DesiredState.RUN and not endpoint.owner.is_active:
+        text = Message(
+            "{owner} is deactivated: the endpoint starts when the account is activated again.",
+            owner=endpoint.owner.email,
+        )
+        raise Conflict(text, code="owner-inactive")
     now = timezone.now()
     values: dict[str, Any] = {"wish": wish, "version": F("version") + 1}
     if wish == DesiredState.DELETED:

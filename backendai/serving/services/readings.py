@@ -90,7 +90,7 @@ def farewell(proxy: str, boot: str, *, now: datetime) -> None:
 
 def note_wake(endpoint_id: UUID, *, now: datetime) -> None:
     """Start the first replica of an endpoint that sleeps, at once."""
-    asleep = Endpoint.objects.filter(pk=endpoint_id, desired=0, wish=DesiredState.RUN)
+    asleep = Endpoint.objects.filter(pk=endpoint_id, desired=0, wish=DesiredState.RUN, owner__is_active=True)
     with transaction.atomic():
         if asleep.update(desired=1, asked_at=now, scaled_at=now, version=F("version") + 1):
             note(endpoint_id, "woken", now=now, after=1, message=Message("A request came: the first replica starts."))

@@ -14,11 +14,13 @@ from django.utils.http import urlencode
 from django.utils.translation import gettext_lazy as _l
 
 from backendai.accounts.models import User
+from backendai.accounts.powers import powers_of
 from backendai.accounts.roles import Action, may_user, rules_people
 from backendai.accounts.second_factors import reset_factors
 from backendai.accounts.services import set_password, set_user_active
 from backendai.compute.services.purging import live_sessions_of, purge_user
 from backendai.core.errors import UserError
+from backendai.texts.messages import in_words
 from backendai.texts.translation import gettext as _
 from backendai.web.panel.editing import ConfirmPage, Obstacle, show_error
 
@@ -77,8 +79,12 @@ class DeactivatePage(UserAction):
 
     def consequences(self) -> list[str]:
         live = sum(live_sessions_of(self.object).values())
+        acting = powers_of(self.object, timezone.now())
+        stops = ", ".join(f"{in_words(power.name)}: {held}" for power, held in acting if power.restored)
+        idle = [_("Until the account is activated again these do nothing: %(stops)s.") % {"stops": stops}]
         return [
             _("All their sign-ins and access tokens end, and open connections close within seconds."),
+            *(idle if stops else ()),
             _("Their sessions keep running (%(live)s now) until an administrator terminates them.") % {"live": live},
             _("Activating the account again restores no sign-in and no token."),
         ]
