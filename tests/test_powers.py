@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
 import pytest
@@ -28,6 +28,7 @@ from backendai.compute.models import ComputeSession
 from backendai.compute.services.apps import host_of, make_entry
 from backendai.compute.services.public_apps import open_to_everybody, public_app_at
 from backendai.compute.spec import SessionSpec
+from backendai.controller.overdue_waits import cancel_of_deactivated
 from backendai.controller.pipelines import run_pipelines
 from backendai.core.errors import UserError
 from backendai.gateways.ssh_access import key_of
@@ -40,7 +41,7 @@ from backendai.storage.file_origins import file_host, make_file_entry
 from backendai.storage.models import Folder, StorageHost
 from backendai.storage.status import FolderStatus
 from tests.cast import PASSWORD, Cast
-from tests.factories import make_image, make_running_session
+from tests.factories import make_image, make_running_session, make_session
 from tests.serving.world import make_endpoint
 
 pytestmark = pytest.mark.django_db
@@ -113,6 +114,18 @@ class Scene:
         create_endpoint_token(self.endpoint, self.alice, "calls")
         return lambda now: read_table(now).endpoints[self.endpoint.label].tokens
 
+    def pending_session(self) -> Works:
+        session = make_session(
+            self.alice, session_type="batch", startup_command="x", starts_at=self.now + timedelta(days=1)
+        )
+
+        def waits(now: datetime) -> bool:
+            cancel_of_deactivated(now)
+            session.refresh_from_db()
+            return session.status == "PENDING"
+
+        return waits
+
     def run(self) -> Works:
         spec = SessionSpec(image="python", session_type="batch", startup_command="x")
         run, _ = create_run(self.alice, array_of(spec, 2), now=self.now)
@@ -136,6 +149,7 @@ Scene.BY_POWER = {
     "public apps": Scene.public_app,
     "endpoints": Scene.serves,
     "tokens of endpoints": Scene.endpoint_token,
+    "pending sessions": Scene.pending_session,
     "runs": Scene.run,
 }
 
@@ -175,7 +189,6 @@ RECORDS = {
     "storage.Folder.created_by", "storage.Folder.user", "storage.FolderGrant.created_by", "storage.FolderGrant.user",
     "templates.Template.owner", "templates.TemplateVersion.author", "usage.UsageBucket.user",
     "cluster.JoinToken.created_by",  # a key of the site: it lets agents join, not the person
-    "compute.ComputeSession.owner",  # goes on until somebody terminates it, as the guide says
 }  # fmt: skip
 
 

@@ -69,6 +69,9 @@ POWERS: Sequence[Power] = (
         "endpoint__owner",
         lambda now: _lasting(now) & Q(revoked_at=None) & ~Q(endpoint__wish="deleted"),
     ),
+    Power(
+        Message("pending sessions"), "compute.ComputeSession", "owner", lambda now: Q(status="PENDING"), restored=False
+    ),
     Power(Message("runs"), "pipelines.Run", "owner", lambda now: Q(ended_at=None)),
 )
 

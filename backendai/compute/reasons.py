@@ -95,6 +95,7 @@ REASONS: dict[str, Reason] = {
     "task-timeout": _limit(Message("The batch program exceeded its timeout.")),
     "session-lifetime": _limit(Message("Reached the maximum lifetime of its policy.")),
     "pending-timeout": _not_started(Message("Pending longer than its resource group allows.")),
+    "owner-inactive": _not_started(Message("Its owner was deactivated before it started.")),
     "gave-up-scheduling": _not_started(Message("Scheduling attempts used up (limit of its resource group).")),
     "dependency-failed": _not_started(Message("A session that it depends on did not succeed.")),
     "image-not-found": _image(Message("The image is neither on the agent nor in its registry.")),

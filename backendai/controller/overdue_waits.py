@@ -21,6 +21,7 @@ from backendai.compute.services.moves import StatusCause, touch
 from backendai.compute.status import LIVE, Outcome, Phase, Status
 from backendai.core.durations import describe_duration
 from backendai.core.messages import Message
+from backendai.core.session_kinds import kinds_with
 
 GIVEN_UP, LOWERED = "gave-up-scheduling", "priority-lowered"
 PRIORITY_STEP = 10
@@ -32,6 +33,18 @@ def cancel_unfulfillable(now: datetime) -> int:
     """Cancel sessions with a dependency that ended otherwise than required; returns how many. Sessions that depend on a
     cancelled one are cancelled, too."""
     return len(cancel_dependents(now=now))
+
+
+def cancel_of_deactivated(now: datetime) -> int:
+    """Cancel pending sessions of people who are deactivated, at most ``_MOST_AT_ONCE``; returns how many. Replicas end
+    with their endpoints.
+    """
+    left = ComputeSession.objects.pending().filter(owner__is_active=False)
+    left = left.exclude(session_type__in=kinds_with("is_served"))
+    text = Message("Its owner is deactivated.")
+    cause = StatusCause(Phase.SWEEP, "owner-inactive", text, outcome=Outcome.EXPIRED)
+    whys = {pk: cause for pk in left.order_by("created_at", "pk").values_list("pk", flat=True)[:_MOST_AT_ONCE]}
+    return len(end_each(whys, only_from=[Status.PENDING], now=now).cancelled) if whys else 0
 
 
 def sweep_pending(now: datetime) -> int:

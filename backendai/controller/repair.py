@@ -25,7 +25,12 @@ from backendai.controller.outages import is_outage, log_failure
 from backendai.controller.overdue_ends import force_ends
 from backendai.controller.overdue_runs import end_runs
 from backendai.controller.overdue_starts import end_starts
-from backendai.controller.overdue_waits import cancel_unfulfillable, give_up_scheduling, sweep_pending
+from backendai.controller.overdue_waits import (
+    cancel_of_deactivated,
+    cancel_unfulfillable,
+    give_up_scheduling,
+    sweep_pending,
+)
 from backendai.controller.reachability import watch_reachability
 from backendai.controller.scans import request_scans
 from backendai.controller.tags import request_tag_deletions
@@ -50,6 +55,7 @@ RULES: tuple[Rule, ...] = (
     force_ends,
     close_expired_apps,
     cancel_unfulfillable,
+    cancel_of_deactivated,
     sweep_pending,
     give_up_scheduling,
     follow_kernels,

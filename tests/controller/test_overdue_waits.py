@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from backendai.accounts.ends import set_active
 from backendai.cluster.models import ResourceGroup
 from backendai.compute.models import ComputeSession, SchedulingRecord
 from backendai.compute.services.ending import Ended, end_each, terminate_session
@@ -49,6 +50,17 @@ def test_a_session_that_waits_too_long_is_cancelled_with_the_numbers(cast: Cast)
     assert (session.status_data["limit_seconds"], session.status_data["attempts"]) == (3600, 3)
     assert rows(session)[-1] == ("sweep", "EXPIRED", "pending-timeout", 1)
     assert only_kernel(session).status == Status.CANCELLED
+
+
+def test_the_wait_of_somebody_who_is_deactivated_ends_and_nobody_elses(cast: Cast) -> None:
+    session, other = make_session(cast.alice), make_session(cast.bob)
+    set_active(cast.dana.pk, cast.alice, False, now=timezone.now())
+    repair_at(later(minutes=1))
+    session.refresh_from_db()
+    other.refresh_from_db()
+    assert (session.status, session.status_reason) == (Status.CANCELLED, "owner-inactive")
+    assert rows(session)[-1] == ("sweep", "EXPIRED", "owner-inactive", 1)
+    assert other.status == Status.PENDING
 
 
 def test_a_new_name_or_priority_does_not_begin_the_wait_anew(cast: Cast) -> None:

@@ -85,7 +85,9 @@ class DeactivatePage(UserAction):
         return [
             _("All their sign-ins and access tokens end, and open connections close within seconds."),
             *(idle if stops else ()),
-            _("Their sessions keep running (%(live)s now) until an administrator terminates them.") % {"live": live},
+            _("Their pending sessions are cancelled."),
+            _("Their other sessions keep running (%(live)s live now) until an administrator terminates them.")
+            % {"live": live},
             _("Activating the account again restores no sign-in and no token."),
         ]
 
