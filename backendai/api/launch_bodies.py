@@ -170,7 +170,7 @@ class LaunchRequest(StrictSerializer):
         max_length=255,
         default="",
         allow_blank=True,
-        help_text="A folder of the mounts, or its path, where programs start. Empty: /home/work.",
+        help_text="A folder of the mounts, its path, or /home/work. Empty: the only one to write to, else /home/work.",
     )
     template = serializers.CharField(
         max_length=80,

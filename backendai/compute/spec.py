@@ -73,7 +73,8 @@ class SessionSpec:
     - ``files``: written to the home before the command runs.
     - ``roles``: the kernels by role, if they differ, ``main`` first; without roles there are ``cluster_size`` equal
       kernels.
-    - ``start_in``: working directory, as folder or mount path of one of the ``mounts`` (empty: the home).
+    - ``start_in``: working directory, as folder or mount path of one of the ``mounts``, or the path of the home (empty:
+      the only folder that is mounted for writing, else the home).
     - ``done_when``: a batch session ends when all kernels of this role have finished (empty: the main kernel; ``all``:
       all kernels).
     - ``command_in``: with ``main``, only the main kernel runs the command, after the others have started (empty: each

@@ -1,4 +1,4 @@
-"""Arguments of a service that users can set. A label of the image lists them: ``--logdir=/home/work/logs --tag=``."""
+"""Arguments of a service that users can set. A label of the image lists them: ``--logdir=logs --tag=``."""
 
 from __future__ import annotations
 

@@ -30,7 +30,12 @@ from images.builder.progress import Failure, Phase, Progress
 NAME = "python"
 COMPLETE = ".complete"
 _HERE = Path(__file__).resolve().parents[1]
-_SOURCES = (_HERE / "native", _HERE / "python" / "requirements.txt", Path(__file__).resolve())
+_SETTINGS = ("page_config.json", "jupyter_server_config.py")
+_SOURCES = (
+    _HERE / "native",
+    *(_HERE / "python" / name for name in ("requirements.txt", *_SETTINGS)),
+    Path(__file__).resolve(),
+)
 _NEEDED_BYTES = 1024**3
 _KEPT = 2  # the newest, and the one before it: sessions that run may use it
 # What making the environment takes, and how many lines pip writes before it installs: it then writes none.
@@ -197,8 +202,9 @@ def _furnish(made: Path) -> None:
     shutil.copytree(_HERE / "native" / "service-defs", made / "service-defs")
     settings = made / "etc" / "jupyter"
     (settings / "labconfig").mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(_HERE / "python" / "page_config.json", settings / "labconfig" / "page_config.json")
-    shutil.copyfile(_HERE / "python" / "jupyter_server_config.py", settings / "jupyter_server_config.py")
+    page, server = _SETTINGS
+    shutil.copyfile(_HERE / "python" / page, settings / "labconfig" / page)
+    shutil.copyfile(_HERE / "python" / server, settings / server)
     config = made / "pyvenv.cfg"
     told = config.read_text().replace("include-system-site-packages = false", "include-system-site-packages = true")
     config.write_text(told)

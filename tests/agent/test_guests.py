@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 import socket
+import struct
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -112,6 +114,37 @@ def test_a_new_interpreter_is_that_of_an_environment_that_was_built_after_the_gu
         python.chmod(0o755)
         await asker.ask("restart", context="main")
         assert text_of(await asker.run(code)) == "yes\n"
+
+    try:
+        asker.play(walk)
+    finally:
+        backend.remove(spec.kernel_id)
+        backend.close()
+
+
+def test_code_remote_shells_and_sftp_start_where_the_session_starts(
+    data: Path,  # noqa: F811
+    isolation: Isolation,  # noqa: F811
+) -> None:
+    backend = ProcessBackend(data / "agent", deployment="test", agent="n1")
+    spec = make_spec(slots={"cpu": "1", "mem": str(2**28)}, image=IMAGE, start_in="/usr")
+    backend.start(spec)
+    asker = Asker(backend, spec.kernel_id)
+
+    async def walk() -> None:
+        assert text_of(await asker.run("import os; print(os.getcwd())")) == "/usr\n"
+        reader, writer = await asker.links.open(spec.kernel_id)
+        writer.write(json.dumps({"op": "exec", "command": "pwd"}).encode() + b"\n")
+        assert b"/usr\n" in await reader.readuntil(b"/usr\n")
+        writer.close()
+        reader, writer = await asker.links.open(spec.kernel_id)
+        writer.write(b'{"op": "sftp"}\n')
+        assert await reader.readline() == b"{}\n"
+        for packet in (struct.pack(">BI", 1, 3), struct.pack(">BII1s", 16, 7, 1, b".")):  # INIT, REALPATH
+            writer.write(struct.pack(">I", len(packet)) + packet)
+            answer = await reader.readexactly(int.from_bytes(await reader.readexactly(4)))
+        assert b"/usr" in answer
+        writer.close()
 
     try:
         asker.play(walk)

@@ -70,7 +70,7 @@ def kernel(backend: ProcessBackend) -> Iterator[Callable[[], UUID]]:
     started: list[UUID] = []
 
     def start() -> UUID:
-        spec = make_spec(slots={"cpu": "1", "mem": str(2**30)}, image=IMAGE)
+        spec = make_spec(slots={"cpu": "1", "mem": str(2**30)}, image=IMAGE, start_in="/usr")
         backend.start(spec)
         started.append(spec.kernel_id)
         return spec.kernel_id
@@ -105,7 +105,7 @@ def test_services_open_in_every_session_by_themselves(
         for one in (first, second):  # the same port, and yet no conflict
             state = await settled(starts, one, "jupyterlab", 8888)
             assert (state.state, state.path) == ("ready", "/lab"), state
-        assert b"listening in" in backend.services.log(first, "jupyterlab", limit=4096)
+        assert b"listening in /usr\n" in backend.services.log(first, "jupyterlab", limit=4096)
         again = AppStarts(backend.services, ports)
         assert (await again.look(first, "jupyterlab", 8888)).state == "ready", "after a restart of the agent"
         assert backend.services.arguments(first, "jupyterlab") == "[]"

@@ -41,7 +41,9 @@ def owner(lab: Platform) -> Client:
 
 @pytest.fixture(scope="module")
 def session(owner: Client) -> Iterator[Body]:
-    launch = {"image": "lab", "resources": {"cpu": "2", "mem": "1500m"}}
+    folder = owner._send("POST", "folders/", json={"name": "kept"}).json()["id"]
+    until(lambda: owner.folder(folder)["status"] == "READY", what="the folder is ready")
+    launch = {"image": "lab", "resources": {"cpu": "2", "mem": "1500m"}, "mounts": [{"folder": folder}]}
     session = owner.wait_until_running(owner.launch("apps", **launch)["id"])
     yield session
     owner.end(session["id"])
@@ -65,9 +67,9 @@ def test_a_cell_runs_and_notebook_and_terminal_share_files(
         shown = page.locator(".jp-OutputArea-output pre", has_text="42 also-42").first
         expect(shown).to_be_visible(timeout=SLOW_MS)
         _save(page)
-        path = f"sessions/{session['id']}/files/Untitled.ipynb"
+        path = f"sessions/{session['id']}/files/kept/Untitled.ipynb"
         until(lambda: "42 also-42" in owner._send("GET", path).text, 20.0, "the notebook is saved")
-        terminal.run("ls; cat by-notebook; echo", r"Untitled\.ipynb[^$]*seen")
+        terminal.run("cd ~/kept && ls; cat by-notebook; echo", r"Untitled\.ipynb[^$]*seen")
     visitor.page.context.close()
 
 

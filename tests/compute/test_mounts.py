@@ -18,6 +18,7 @@ from backendai.compute.services.ending import terminate_session
 from backendai.compute.services.kernel_specs import spec_for, specs_for
 from backendai.compute.services.manifests import manifest_of, mounts_of, read_manifest
 from backendai.compute.services.mounts import resolve_mounts, take_mounts
+from backendai.compute.services.recent import parameters_of
 from backendai.compute.services.reports import kernel_reported
 from backendai.compute.spec import LaunchFile, MountRequest, SessionSpec
 from backendai.compute.spec_document import digest_of
@@ -156,6 +157,31 @@ def test_what_is_foreign_in_the_trash_or_ambiguous_is_refused_in_words(cast: Cas
     mine = ready_folder(cast.alice, "shared")
     assert launch(cast, MountRequest("shared")).mounts.get().folder == mine
     assert launch(cast, MountRequest(str(folder.pk))).mounts.get().folder == folder
+
+
+@pytest.mark.parametrize(
+    ("wishes", "over", "start"),
+    [
+        ({"kept": "edit"}, {}, f"{HOME}/kept"),
+        ({"kept": "edit", "read": "view"}, {"session_type": "batch", "startup_command": "true"}, f"{HOME}/kept"),
+        ({"kept": "edit"}, {"start_in": HOME}, ""),
+        ({"kept": "edit", "read": "view"}, {"start_in": "read"}, f"{HOME}/read"),
+        ({"kept": "edit", "other": "edit"}, {}, ""),
+        ({"read": "view"}, {}, ""),
+        ({}, {}, ""),
+    ],
+)
+def test_programs_start_in_the_only_folder_that_keeps_what_they_write(
+    cast: Cast, wishes: dict[str, str], over: dict[str, Any], start: str
+) -> None:
+    for name in ("kept", "read", "other", ".cache"):
+        ready_folder(cast.alice, name)
+    mounts = [MountRequest(name, rights=rights) for name, rights in wishes.items()]
+    session = launch(cast, *mounts, **over)
+    assert session.start_in == start
+    again = parameters_of(session)
+    assert again["start_in" if start else "version"] == (start or 1)
+    assert make_session(cast.alice, mounts=mounts, start_in=again.get("start_in", "")).start_in == start
 
 
 def test_too_many_and_an_unknown_start_are_refused(cast: Cast) -> None:

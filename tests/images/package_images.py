@@ -19,6 +19,7 @@ from tests.images.test_kernel_images import read_labels
 _IMAGES = Path(__file__).resolve().parents[2] / "images"
 _PIP = (sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--target")
 _WITHIN = 600
+_CONFIG = "jupyter_server_config.py"
 _JUPYTER = ("jupyter-lab", "jupyterlab"), ("jupyter-notebook", "notebook"), ("tensorboard", "tensorboard.main")
 
 
@@ -59,6 +60,7 @@ def ensure_lab_image() -> str:
             [
                 *((f"etc/backend.ai/service-defs/{path.name}", path) for path in definitions),
                 *((f"opt/kernel/bin/{name}", _program(f"-m {module}")) for name, module in _JUPYTER),
+                (f"opt/packages/etc/jupyter/{_CONFIG}", _IMAGES / "python" / _CONFIG),
             ],
             [
                 f"ENV JUPYTER_PATH={share}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -51,6 +52,34 @@ def test_it_defines_every_service_that_the_image_offers() -> None:
         definition = json.loads((folder / f"{name}.json").read_text())
         assert any("{ports[0]}" in word for word in definition["command"])
         assert definition["url_template"].startswith("/")
+
+
+def test_no_app_of_an_image_leaves_the_folder_in_which_the_session_starts() -> None:
+    found = list((ROOT / "images").glob("*/service-defs/*.json"))
+    assert len(found) >= 5
+    for path in found:
+        assert "/home/work" not in path.read_text() and "_dir" not in path.read_text(), path
+    for name in FOLDERS:
+        assert not [text for label, text in read_labels(name).items() if "/home/work" in text], name
+
+
+@pytest.mark.parametrize(
+    ("start", "root"), [("home", "home"), ("home/kept/part", "home"), ("data", "/"), ("home/link", "home")]
+)
+def test_jupyter_makes_notebooks_where_the_session_starts_and_goes_up_to_the_home(
+    tmp_path: Path, start: str, root: str
+) -> None:
+    for name in ("home/kept/part", "data"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "home/link").symlink_to(tmp_path / "data")  # as without a sandbox
+    given = "class Any:\n    def __getattr__(self, name): self.__dict__[name] = Any(); return self.__dict__[name]\n"
+    show = "print(get_config().ServerApp.root_dir, get_config().ServerApp.preferred_dir)"
+    config = (ROOT / "images" / "python" / "jupyter_server_config.py").read_text().replace("import Any", "import Text")
+    program = f"{given}known = Any()\ndef get_config(): return known\n{config}\n{show}"
+    environ = {"HOME": str(tmp_path / "home"), "PWD": str(tmp_path / start)}
+    command = [sys.executable, "-c", program]
+    output = subprocess.run(command, cwd=tmp_path / start, env=environ, check=True, capture_output=True, text=True)
+    assert output.stdout.split() == [root if root == "/" else str(tmp_path / root), str(tmp_path / start)]
 
 
 @pytest.fixture(scope="module")

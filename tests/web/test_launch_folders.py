@@ -122,7 +122,7 @@ def test_to_start_again_and_recent_launches_keep_the_mounts(site: Cast, browse: 
     page = browse(site.alice).get(reverse(LAUNCH), {"like": str(session.pk)}).content.decode()
     assert f'name="mounts" value="{data.pk}" id="mount-{data.pk}" checked' in page
     assert f'name="mount.{data.pk}.path" value="part"' in page
-    assert f'name="start_in" value="{data.pk}"' in page and page.count('name="start_in"') == 2
+    assert f'name="start_in" value="{data.pk}"' in page and page.count('name="start_in"') == 3
     sent = typed(site, mounts=[str(data.pk)], start_in=str(data.pk)) | {f"mount.{data.pk}.target": "alias"}
     browse(site.alice).post(reverse(LAUNCH), sent)
     record = LaunchRecord.objects.get()
@@ -131,6 +131,21 @@ def test_to_start_again_and_recent_launches_keep_the_mounts(site: Cast, browse: 
     Folder.objects.update(status=FolderStatus.TRASHED)
     page = browse(site.alice).get(reverse("web:recent")).content.decode()
     assert "No longer available: a folder" in page
+
+
+def test_the_start_is_the_only_folder_to_write_to_unless_the_home_is_chosen(site: Cast, browse: Browse) -> None:
+    data = ready_folder(site.alice)
+    sent, person = typed(site, mounts=[str(data.pk)], start_in=""), browse(site.alice)
+    starts = re.compile(r"/home/work(/\w+)?</span> <span class=\"badge\">(?:Read only|Start here)")
+    page = person.post(reverse("web:launch_review"), sent).content.decode()
+    assert starts.findall(page) == ["/data"]
+    page = person.post(reverse("web:launch_review"), sent | {"start_in": "/home/work"}).content.decode()
+    assert starts.findall(page) == [""]
+    person.post(reverse(LAUNCH), sent | {"start_in": "/home/work"})
+    session = ComputeSession.objects.get()
+    assert session.start_in == ""
+    page = person.get(reverse(LAUNCH), {"like": str(session.pk)}).content.decode()
+    assert re.search(r'name="start_in" value="/home/work" [^>]* checked', page)
 
 
 def test_an_address_ticks_folders(site: Cast, browse: Browse) -> None:

@@ -113,6 +113,7 @@ def _become(argv: list[str], order: dict[str, Any], terminal: int | None) -> Non
             os.dup2(terminal, standard)
         environ["TERM"] = "xterm-256color"
     os.chdir(order["workdir"])
+    environ["PWD"] = order["workdir"]  # without a sandbox folders are links: programs show this name
     os.execvpe(argv[0], argv, environ)  # noqa: S606
 
 

@@ -25,8 +25,8 @@ from backendai.agent.service_host import ServiceHost, ServiceSource
 from backendai.core.service_ports import LABEL, NATIVE_SERVICES, is_service_name
 
 _COMPLETE = ".complete"
-# The file browser starts in the home folder. Sockets of interpreters need a short path.
-_BEFORE = 'cd && export JUPYTER_RUNTIME_DIR="$BACKENDAI_APP_FOLDER/.jupyter" && '
+# Sockets of interpreters need a short path.
+_BEFORE = 'export JUPYTER_RUNTIME_DIR="$BACKENDAI_APP_FOLDER/.jupyter" && '
 
 
 class ProcessServices(ServiceHost):

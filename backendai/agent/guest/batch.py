@@ -1,9 +1,10 @@
-"""Runs shell commands as a run: clean, build, then the command itself, each in a process group of its own."""
+"""Runs shell commands as a run: clean, build, then the command itself, each in a process group of its own.
+
+They run in the home folder, as clients send the files of a run there."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 from pathlib import Path
 from typing import Any, Iterator  # noqa: UP035
@@ -31,7 +32,7 @@ class Batch:
             return 0
         try:
             self._program = await processes.start(
-                ["sh", "-c", command], self._hear, takes_input=step == "exec", cwd=_home()
+                ["sh", "-c", command], self._hear, takes_input=step == "exec", cwd=processes.home_folder()
             )
         except OSError as error:
             self._hear("stderr", f"The command cannot be started: {error}\n")
@@ -88,9 +89,4 @@ def _usual_exec() -> str:
 
 
 def _has(name: str) -> bool:
-    return Path(_home(), name).is_file()
-
-
-def _home() -> str:
-    home = os.environ.get("HOME") or "/"
-    return home if Path(home).is_dir() else "/"
+    return Path(processes.home_folder(), name).is_file()

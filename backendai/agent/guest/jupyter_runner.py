@@ -6,7 +6,6 @@ import contextlib
 import os
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 from backendai.agent.guest.channel import Channel
@@ -14,6 +13,7 @@ from backendai.agent.guest.items import LARGEST_TEXT
 from backendai.agent.guest.journal import folder_of_kernel
 from backendai.agent.guest.languages import usual_of
 from backendai.agent.guest.plain_runner import INTERRUPTED
+from backendai.agent.guest.processes import start_folder
 from backendai.core.slowness import allowed
 
 _START_SECONDS = 50
@@ -63,8 +63,7 @@ class JupyterRunner:
         manager.connection_file = str(folder_of_kernel() / f"k{os.getpid()}.json")
         if keeps_all or self._order["ipc_only"]:
             manager.transport = "ipc"
-        home = os.environ.get("HOME") or "/"
-        manager.start_kernel(cwd=home if Path(home).is_dir() else "/")
+        manager.start_kernel(cwd=start_folder())
         self._client = manager.client(context=context)
         self._client.start_channels()
         self._client.wait_for_ready(timeout=allowed(_START_SECONDS))

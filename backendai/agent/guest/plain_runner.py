@@ -20,6 +20,7 @@ from typing import Any
 
 from backendai.agent.guest.channel import Channel
 from backendai.agent.guest.items import LARGEST_TEXT
+from backendai.agent.guest.processes import start_folder
 
 INTERRUPTED = 130
 _RICH = (("_repr_html_", "html"), ("_repr_svg_", "image/svg+xml"), ("_repr_png_", "image/png"),
@@ -43,7 +44,7 @@ class PlainRunner:
         for stream in (sys.stdout, sys.stderr):
             stream.reconfigure(line_buffering=True, errors="replace")  # type: ignore[union-attr]
         with contextlib.suppress(OSError):
-            os.chdir(os.environ.get("HOME") or "/")
+            os.chdir(start_folder())
         os.environ.setdefault("MPLBACKEND", "Agg")
         builtins.input, getpass.getpass = self._input, self._password
         sys.displayhook = self._show

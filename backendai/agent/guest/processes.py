@@ -19,6 +19,23 @@ _LAST_SECONDS = 1.0  # to read the pipes after the program's end, if other progr
 Hear = Callable[[str, str], None]
 
 
+def home_folder() -> str:
+    """Return the home folder, or the root if it is missing."""
+    home = os.environ.get("HOME") or "/"
+    return home if Path(home).is_dir() else "/"
+
+
+def start_folder() -> str:
+    """Return the folder in which the session's programs start: the guest's own, by its name without links if known."""
+    named = os.environ.get("PWD") or ""
+    try:
+        if os.path.isabs(named) and os.path.samefile(named, "."):  # noqa: PTH117, PTH121
+            return named
+        return os.getcwd()  # noqa: PTH109
+    except OSError:  # deleted, or the folder was taken away
+        return home_folder()
+
+
 class Pipe:
     """The reading end of a program's output."""
 

@@ -19,6 +19,7 @@ from typing import Any
 from backendai.agent.guest import frames, kit
 from backendai.agent.guest.checking import Refused
 from backendai.agent.guest.leaving import gone
+from backendai.agent.guest.processes import home_folder, start_folder
 from backendai.agent.guest.relaying import File, Relay, Started, set_size
 
 # What is read of a terminal after its program's end, as other programs may keep it open: it holds some 64 KiB at most.
@@ -60,7 +61,12 @@ def _greeting(order: dict[str, Any]) -> bytes:
     """Return the greeting of a login shell on a terminal, with advice about tmux; empty for commands and with a
     ``.hushlogin``."""
     told = str(order.get("greeting") or "")
-    if not told or order.get("pty") is None or order.get("command") is not None or Path(_home(), ".hushlogin").exists():
+    if (
+        not told
+        or order.get("pty") is None
+        or order.get("command") is not None
+        or Path(home_folder(), ".hushlogin").exists()
+    ):
         return b""
     tmux = kit.tmux(os.environ.get("PATH") or os.defpath)
     after = f"Programs end with this connection. To keep them, and to come back to them: {tmux} new -A -s main"
@@ -80,7 +86,7 @@ async def _start(order: dict[str, Any]) -> Started:
     terminal, environ = order.get("pty"), environment(order, shell)
     _check_program(str(command or ""), environ["PATH"])
     program = shutil.which(argv[0], path=environ["PATH"]) if order["op"] == "transfer" else shell
-    options = {"executable": program, "env": environ, "cwd": _home(), "start_new_session": True}
+    options = {"executable": program, "env": environ, "cwd": start_folder(), "start_new_session": True}
     try:
         return await (_on_streams(argv, options) if terminal is None else _on_terminal(argv, options, dict(terminal)))
     except (OSError, ValueError) as error:
@@ -164,12 +170,7 @@ def environment(order: dict[str, Any], shell: str) -> dict[str, str]:
     with contextlib.suppress(KeyError):
         own.setdefault("USER", pwd.getpwuid(os.getuid()).pw_name)
     own.setdefault("LOGNAME", own.get("USER", ""))
-    own.setdefault("HOME", _home())
+    own.setdefault("HOME", home_folder())
     own["PATH"] = kit.search_path(own.get("PATH") or os.defpath)
     told = {str(name): str(value) for name, value in dict(order.get("env") or {}).items()}
     return {**own, "SHELL": shell, **{name: value for name, value in told.items() if "\0" not in name + value}}
-
-
-def _home() -> str:
-    home = os.environ.get("HOME") or "/"
-    return home if Path(home).is_dir() else "/"

@@ -11,6 +11,7 @@ from typing import Any, cast
 from backendai.agent.guest import kit, shells
 from backendai.agent.guest.checking import Refused
 from backendai.agent.guest.dialing import dial
+from backendai.agent.guest.processes import start_folder
 
 _FILE_SERVERS = (
     "/usr/lib/openssh/sftp-server",
@@ -56,7 +57,7 @@ async def _serve_files(order: dict[str, Any], writer: asyncio.StreamWriter) -> N
             stdout=file,
             stderr=asyncio.subprocess.DEVNULL,
             env=shells.environment(order, "/bin/sh"),
-            cwd=os.environ.get("HOME") or "/",
+            cwd=start_folder(),
             start_new_session=True,
         )
     except OSError as error:

@@ -97,7 +97,7 @@ def _mounts_of(session: ComputeSession) -> dict[str, Any]:
         }
         for one in mounts
     ]
-    return {"mounts": values, "start_in": session.start_in if values else ""}
+    return {"mounts": values, "start_in": session.start_in or session.spec.get("start_in", "") if values else ""}
 
 
 def recent_launches(user: User) -> list[LaunchRecord]:

@@ -135,9 +135,9 @@ class MountFields(forms.Form):
         return cast(Sequence[MountRequest], self.cleaned_data.get("mounts") or ())
 
     def chosen_start(self) -> str:
-        """Return the folder in which programs start; empty if it is not mounted."""
+        """Return the folder in which programs start, or the home's path; empty if the folder is not mounted."""
         start = self.cleaned_data.get("start_in") or ""
-        return start if any(wish.folder == start for wish in self.chosen_mounts()) else ""
+        return start if start == HOME or any(wish.folder == start for wish in self.chosen_mounts()) else ""
 
     def folder_rows(self) -> list[FolderRow]:
         """Return the rows of the folders that can be selected."""
