@@ -59,14 +59,14 @@ class Kernels:
         return self._lanes.submit(Claim(kernel_id, generation, "start"), self._starts.start)
 
     def stop_soon(self, kernel_id: UUID, generation: int, grace: float = DEFAULT_GRACE) -> None:
-        """Stop this kernel and report it. A start in progress is asked to give up. A start that pulls its image can do
-        so only when the registry sends data, so its end is reported at once."""
+        """Stop this kernel and report it. A start that waits in a lane is withdrawn; one in progress is asked to
+        give up. While it pulls its image nothing of the kernel exists, so its end is reported at once."""
         holder = self._lanes.holder(kernel_id)
         if holder is not None and holder.action in ("stop", "discard"):
             return
         if holder is not None and holder.generation <= generation:
             holder.abandon.set()
-            if holder.is_pulling:
+            if not self._lanes.withdraw(holder) and holder.is_pulling:
                 self._ends.give_verdict(kernel_id, holder.generation, "", "")
                 return
         self._lanes.submit_after(Claim(kernel_id, generation, "stop"), partial(self._ends.stop, grace))

@@ -80,6 +80,14 @@ class Lanes:
             self._claims[claim.kernel_id] = claim
         self._queue(claim, _first_lane(claim), work)
 
+    def withdraw(self, claim: Claim) -> bool:
+        """Release a claim whose work waits for a thread; returns False if the work has begun. An action that waits for
+        the kernel begins."""
+        if not any(pool.take_back(claim) for pool in self._pools.values()):
+            return False
+        self._release(claim)
+        return True
+
     def holder(self, kernel_id: UUID) -> Claim | None:
         """Return the claim on a kernel, or None."""
         with self._changed:
@@ -104,7 +112,7 @@ class Lanes:
             return self._changed.wait_for(lambda: not self._claims, timeout)
 
     def _queue(self, claim: Claim, lane: LaneName, work: Work) -> None:
-        self._pools[lane].put(lambda: self._run(claim, work))
+        self._pools[lane].put(claim, lambda: self._run(claim, work))
 
     def _run(self, claim: Claim, work: Work) -> None:
         move: Move | None = None
@@ -112,9 +120,12 @@ class Lanes:
             move = work(claim)
         except Exception:
             logger.exception("kernel %s: its %s failed", claim.kernel_id, claim.action)
-        if move is not None:
+        if move is not None and not (claim.abandon.is_set() and move[0] != "end"):  # it would wait only to give up
             self._queue(claim, *move)
             return
+        self._release(claim)
+
+    def _release(self, claim: Claim) -> None:
         with self._changed:
             del self._claims[claim.kernel_id]
             follow_up = self._next.pop(claim.kernel_id, None)
@@ -134,13 +145,13 @@ class _Pool:
 
     def __init__(self, name: str, size: int) -> None:
         self._name, self._size = name, size
-        self._jobs: deque[Callable[[], None]] = deque()
+        self._jobs: deque[tuple[Claim, Callable[[], None]]] = deque()
         self._more = threading.Condition()
         self._threads = self._idle = 0
 
-    def put(self, job: Callable[[], None]) -> None:
+    def put(self, claim: Claim, job: Callable[[], None]) -> None:
         with self._more:
-            self._jobs.append(job)
+            self._jobs.append((claim, job))
             if self._idle >= len(self._jobs) or self._threads == self._size:
                 self._more.notify()
                 return
@@ -148,11 +159,19 @@ class _Pool:
             self._idle += 1
         threading.Thread(target=self._work, name=f"{self._name}-{self._threads}", daemon=True).start()
 
+    def take_back(self, claim: Claim) -> bool:
+        """Remove the claim's job; returns False if it does not wait here."""
+        with self._more:
+            found = next((entry for entry in self._jobs if entry[0] is claim), None)
+            if found is not None:
+                self._jobs.remove(found)
+            return found is not None
+
     def _work(self) -> None:
         while True:
             with self._more:
                 self._more.wait_for(lambda: bool(self._jobs))
-                job = self._jobs.popleft()
+                _, job = self._jobs.popleft()
                 self._idle -= 1
             job()
             with self._more:

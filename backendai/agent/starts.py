@@ -139,15 +139,16 @@ class Starts:
             claim.is_pulling = False
 
     def _progress(self, spec: KernelSpec, claim: Claim) -> Progress:
-        told_at = time.monotonic()
+        told_at, told = time.monotonic(), None
 
         def progress(fetched: Fetched) -> None:
-            nonlocal told_at
+            nonlocal told_at, told
             if self._given_up(claim):
                 raise _Abandoned
-            if time.monotonic() - told_at >= _PROGRESS_SECONDS:
-                told_at = time.monotonic()
-                self._tell(spec, KernelState.PULLING, fetched.message, fetched)
+            if fetched != told and time.monotonic() - told_at >= _PROGRESS_SECONDS:
+                told_at, told = time.monotonic(), fetched
+                if not self._tell(spec, KernelState.PULLING, fetched.message, fetched):
+                    raise _Abandoned
 
         return progress
 

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
 from uuid import UUID, uuid4
 
+import pytest
+
 from backendai.agent.backends.base import BackendError
+from backendai.agent.backends.docker_engine import Engine
+from backendai.agent.backends.docker_images import Images
 from backendai.agent.job_kinds.pull import Handler
 from backendai.agent.jobs.running import NodeJobs
 from backendai.wire.node_jobs import NodeJobOrder, NodeJobSpec
 from backendai.wire.pulls import PULL, PullWork, RegistryAccess
 from tests.agent.node import Node
-from tests.patience import until
+from tests.agent.portal import make_spec
+from tests.patience import patient, until
 
 ACCOUNT = RegistryAccess(username="robot", password="correct horse")
 
@@ -95,3 +106,121 @@ def test_a_pull_that_is_cancelled_stops_and_one_on_a_node_that_ends_begins_anew_
     node.begin(other)
     node.settle()
     assert node.backend.said.count("pull") == 2
+
+
+class SlowEngine(ThreadingHTTPServer):
+    """An engine whose registry stalls: nothing comes for ``silent`` images, one message for others, but ``quick`` ones
+    come. ``pulling``: the open requests for images, by name."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Answers)
+        self.pulling: list[str] = []
+        self.here: set[str] = set()
+        Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"tcp://127.0.0.1:{self.server_address[1]}"
+
+
+class _Answers(BaseHTTPRequestHandler):
+    server: SlowEngine
+
+    def do_GET(self) -> None:
+        name = unquote(self.path.partition("/images/")[2].removesuffix("/json")).partition(":")[0]
+        is_known = not name or name in self.server.here
+        body = json.dumps({"ApiVersion": "1.41", "Id": name, "message": "No such image"}).encode()
+        self.send_response(200 if is_known else 404)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_POST(self) -> None:
+        name = parse_qs(urlsplit(self.path).query)["fromImage"][0]
+        self.server.pulling.append(name)
+        if not name.startswith("silent"):
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b'{"status": "Downloading", "id": "a", "progressDetail": {"current": 1, "total": 9}}\r\n')
+        if name.startswith("quick"):
+            self.server.here.add(name)
+        else:
+            self.connection.settimeout(patient(30))
+            self.connection.recv(1)  # until the agent closes the connection
+        self.server.pulling.remove(name)
+
+    def log_message(self, *_: object) -> None: ...
+
+
+@pytest.fixture
+def slow() -> Iterator[SlowEngine]:
+    engine = SlowEngine()
+    yield engine
+    engine.shutdown()
+    engine.server_close()
+
+
+def node_of(slow: SlowEngine) -> PullingNode:
+    """Return a node in memory that pulls images with the engine."""
+    node, images = PullingNode(), Images(Engine(slow.url, "test", "n1"))
+
+    def pull(reference: str, **options: Any) -> None:
+        node.backend.said.append("pull")
+        images.pull(reference, **options)
+        node.backend.pulled.add(reference)
+
+    node.backend.pull = pull  # type: ignore[method-assign]
+    return node
+
+
+def is_pulling(node: Node, kernel_id: UUID) -> bool:
+    holder = node.lanes.holder(kernel_id)
+    return holder is not None and holder.is_pulling
+
+
+def end(node: Node, kernel_id: UUID) -> None:
+    if node.portal.states(kernel_id)[-1:] != ["TERMINATED"]:
+        node.portal.terminate(kernel_id)
+        node.kernels.stop_soon(kernel_id, 1)
+
+
+@pytest.mark.parametrize("image", ["silent", "stalled"])
+def test_ordered_ends_do_not_wait_for_a_registry_that_stalls(slow: SlowEngine, image: str) -> None:
+    node = node_of(slow)
+    stalled = [node.portal.want(make_spec(image=image)) for _ in range(12)]
+    for spec in stalled:
+        node.kernels.start_soon(spec.kernel_id, 1)
+    until(lambda: len(slow.pulling) == 2 and len(node.portal.fetches) == 12)
+    waiting = [spec for spec in stalled if not is_pulling(node, spec.kernel_id)]
+    assert len(waiting) == 10
+    for spec in waiting:
+        end(node, spec.kernel_id)
+    until(lambda: all("TERMINATED" in node.portal.states(spec.kernel_id) for spec in waiting))
+    assert len(slow.pulling) == 2, "the others go on"
+    for spec in stalled:
+        end(node, spec.kernel_id)
+    quick = node.portal.want(make_spec(image="quick"))
+    node.kernels.start_soon(quick.kernel_id, 1)
+    until(lambda: node.portal.status[quick.kernel_id] == "RUNNING")
+    node.settle()
+    assert {node.portal.states(spec.kernel_id)[-1] for spec in stalled} == {"TERMINATED"}
+    assert node.backend.said.count("pull") == 3, "those that waited for their turn pulled nothing"
+    until(lambda: not slow.pulling, what="the engine is told to give up")
+
+
+@pytest.mark.parametrize("image", ["silent", "stalled"])
+def test_a_cancelled_pull_job_frees_its_turn_though_the_registry_stalls(
+    slow: SlowEngine, image: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("backendai.agent.jobs.running._SPEAK_SECONDS", 0.0)
+    node = node_of(slow)
+    job = node.want(image)
+    node.begin(job)
+    until(lambda: slow.pulling == [image])
+    del node.portal.jobs[job]
+    node.settle()
+    assert node.states()[-1] == "RUNNING"
+    until(lambda: not slow.pulling, what="the engine is told to give up")

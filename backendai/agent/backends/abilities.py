@@ -35,7 +35,8 @@ class Imaging(Backend):
 
     @abc.abstractmethod
     def pull(self, reference: str, *, timeout: float, progress: Progress, access: RegistryAccess = NOBODY) -> None:
-        """Pull the image with this account at its registry. Raises ImageNotFound if the registry lacks it, and
+        """Pull the image with this account at its registry; calls ``progress``, which can raise to give up, at least
+        once a second. Raises ImageNotFound if the registry lacks it, and
         BackendError without an answer, after 120 s of silence, or for rejected credentials."""
 
 

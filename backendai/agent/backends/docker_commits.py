@@ -14,18 +14,18 @@ import logging
 import tarfile
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
+from urllib.parse import quote, urlencode
 
-import requests
-import urllib3
-from docker import APIClient
+from docker import APIClient, auth
 from docker.errors import APIError, NotFound
 from docker.utils import parse_repository_tag
 
 from backendai.agent.backends.base import CommitFailed, Fetched, KernelGone, Progress, SavedImage
 from backendai.agent.backends.docker_end import is_alive
 from backendai.agent.backends.docker_engine import PREFIX, Engine, said
+from backendai.agent.backends.docker_stream import engine_messages
 from backendai.core.messages import Message
 from backendai.core.slots import format_size
 from backendai.wire.commits import DEPLOYMENT_LABEL, ID_LABEL, CommitSpec
@@ -60,16 +60,21 @@ class Commits:
         account = {"username": spec.access.username, "password": spec.access.password}
         layers: dict[str, tuple[int, int]] = {}
         digest = ""
+        with self._engine.asking() as client:
+            version = client.api_version
+        path = f"/v{version}/images/{quote(repository, safe='/:')}/push?{urlencode({'tag': tag or 'latest'})}"
+        headers = {"X-Registry-Auth": auth.encode_header(account).decode()}
+        pushed = Fetched(None, "")
         try:
-            with self._engine.asking(seconds=_SILENCE_SECONDS) as client:
-                words = client.push(repository, tag, stream=True, decode=True, auth_config=account)
-                for message in words:
+            with closing(engine_messages(self._engine.url, path, headers, silence=_SILENCE_SECONDS)) as messages:
+                for message in messages:
                     if "error" in message:
                         words_of_it = Message("The registry rejected the image: {message}", message=message["error"])
                         raise CommitFailed(words_of_it, code="push-failed")
                     digest = (message.get("aux") or {}).get("Digest", digest)
-                    progress(_pushed(layers, message))
-        except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
+                    pushed = _pushed(layers, message) if message else pushed
+                    progress(pushed)
+        except TimeoutError as error:
             text = Message(
                 "Pushing was interrupted: no progress for {silence_seconds} seconds.",
                 silence_seconds=f"{_SILENCE_SECONDS:.0f}",

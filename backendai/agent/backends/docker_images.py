@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
+from contextlib import closing
 from typing import Any
+from urllib.parse import urlencode
 
-import requests
-import urllib3
 from docker import auth
-from docker.errors import APIError, NotFound
+from docker.errors import NotFound
 from docker.utils import parse_repository_tag
 from pydantic import ValidationError
 
 from backendai.agent.backends.base import NOBODY, BackendError, Fetched, ImageNotFound, Progress
-from backendai.agent.backends.docker_engine import Engine, said
+from backendai.agent.backends.docker_engine import UNREACHABLE, Engine
 from backendai.agent.backends.docker_holder_image import IMAGE as HOLDER_IMAGE
+from backendai.agent.backends.docker_stream import EngineRefused, engine_messages
 from backendai.core.messages import Message
 from backendai.wire.fields import MOST_LABELS
 from backendai.wire.messages import ImageSighting
@@ -26,7 +26,6 @@ from backendai.wire.pulls import RegistryAccess
 logger = logging.getLogger(__name__)
 
 SILENCE_SECONDS = 120.0
-_CONNECT_SECONDS = 10.0
 _OWN_LABELS = "ai.backend."
 _UNKNOWN_TO_REGISTRY = ("pull access denied", "manifest unknown", "not found", "does not exist", "repository name")
 _NOT_LET_IN = ("no basic auth credentials", "unauthorized", "incorrect username or password", "authentication required")
@@ -62,28 +61,32 @@ class Images:
         """Pull an image and report the progress over its layers. Without an account the engine's own is used."""
         deadline = time.monotonic() + timeout
         layers: dict[str, tuple[int, int]] = {}
+        fetched = Fetched(None, "")
         try:
-            for message in self._pull_messages(reference, access):
-                if "error" in message:
-                    raise pull_refusal(reference, str(message["error"]))
-                progress(_fetched(layers, message))
-                if time.monotonic() > deadline:
-                    raise BackendError(
-                        "Pulling the image {reference} took longer than {timeout} seconds.",
-                        reference=reference,
-                        timeout=f"{timeout:.0f}",
-                        code="pull-timeout",
-                    )
-        except APIError as error:
-            raise pull_refusal(reference, said(error)) from error
-        except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
-            raise BackendError(
-                "Pulling the image {reference} was interrupted: no data for {silence_seconds} seconds, or "
-                "the container engine went away.",
-                reference=reference,
-                silence_seconds=f"{SILENCE_SECONDS:.0f}",
-                code="pull-broken-off",
-            ) from error
+            with closing(self._pull_messages(reference, access)) as messages:
+                for message in messages:
+                    if "error" in message:
+                        raise pull_refusal(reference, str(message["error"]))
+                    fetched = _fetched(layers, message) if message else fetched
+                    progress(fetched)
+                    if time.monotonic() > deadline:
+                        raise BackendError(
+                            "Pulling the image {reference} took longer than {timeout} seconds.",
+                            reference=reference,
+                            timeout=f"{timeout:.0f}",
+                            code="pull-timeout",
+                        )
+            is_here = self.has(reference)  # the last message may have been cut off
+        except EngineRefused as error:
+            raise pull_refusal(reference, error.words) from error
+        except BackendError as error:
+            if error.code != UNREACHABLE:
+                raise
+            raise _broken_off(reference) from error
+        except TimeoutError as error:
+            raise _broken_off(reference) from error
+        if not is_here:
+            raise _broken_off(reference)
 
     def _sighting(self, image: dict[str, Any], tag: str) -> ImageSighting | None:
         if tag.startswith("<none>") or tag == HOLDER_IMAGE:
@@ -110,29 +113,19 @@ class Images:
                 return ""
         return self._architectures[image_id]
 
-    def _pull_messages(self, reference: str, access: RegistryAccess) -> Iterator[dict[str, Any]]:
-        """Yield the engine's messages about a pull. Makes the request itself, as the SDK's pull has no timeout for a
-        silent registry."""
-        client = self._engine.client
+    def _pull_messages(self, reference: str, access: RegistryAccess) -> Generator[dict[str, Any]]:
+        """Return the engine's messages about a pull (see ``engine_messages``): the SDK's pull cannot be given up while
+        a registry is silent."""
         repository, tag = parse_repository_tag(reference)
         registry, _ = auth.resolve_repository_name(repository)
+        with self._engine.asking() as client:
+            credentials = auth.get_config_header(client, registry)
+            version = client.api_version
         if access.username:
             credentials = auth.encode_header({"username": access.username, "password": access.password})
-        else:
-            credentials = auth.get_config_header(client, registry)
-        response = client.post(
-            f"{client.base_url}/v{client.api_version}/images/create",
-            params={"fromImage": repository, "tag": tag or "latest"},
-            headers={"X-Registry-Auth": credentials} if credentials else {},
-            stream=True,
-            timeout=(_CONNECT_SECONDS, SILENCE_SECONDS),
-        )
-        with response:
-            if not response.ok:
-                raise pull_refusal(reference, _words(response))
-            for line in response.iter_lines():
-                if line:
-                    yield json.loads(line)
+        path = f"/v{version}/images/create?{urlencode({'fromImage': repository, 'tag': tag or 'latest'})}"
+        headers = {"X-Registry-Auth": credentials.decode()} if credentials else {}
+        return engine_messages(self._engine.url, path, headers, silence=SILENCE_SECONDS)
 
 
 def _told_labels(labels: dict[str, str]) -> dict[str, str]:
@@ -198,8 +191,11 @@ def pull_refusal(reference: str, words: str) -> BackendError:
     )
 
 
-def _words(response: requests.Response) -> str:
-    try:
-        return str(response.json()["message"])
-    except (ValueError, KeyError):
-        return response.text.strip()
+def _broken_off(reference: str) -> BackendError:
+    return BackendError(
+        "Pulling the image {reference} was interrupted: no data for {silence_seconds} seconds, or "
+        "the container engine went away.",
+        reference=reference,
+        silence_seconds=f"{SILENCE_SECONDS:.0f}",
+        code="pull-broken-off",
+    )

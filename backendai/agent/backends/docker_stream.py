@@ -1,4 +1,4 @@
-"""Byte streams of the engine for asyncio: attach connections and logs.
+"""Byte streams of the engine for asyncio: attach connections and logs; and the messages about pulls and pushes.
 
 Implemented here, as both are plain HTTP for one request and raw bytes afterwards. Reading pauses while the buffer is
 full, so that a slow client slows the container down.
@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import json
 import struct
-from collections.abc import AsyncIterator
-from typing import Any, cast
+import time
+from collections.abc import AsyncIterator, Coroutine, Generator, Mapping
+from types import MappingProxyType
+from typing import Any, TypeVar, cast
 from urllib.parse import urlsplit
 
 from backendai.agent.backends.base import BackendError
@@ -20,6 +22,17 @@ _FRAME = struct.Struct(">BxxxL")
 _PIECE = 64 * 1024
 _MOST_WAITING = 2 * _PIECE
 _LARGEST_HEAD = 64 * 1024
+_LOOK_SECONDS = 0.5
+_NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+T = TypeVar("T")
+
+
+class EngineRefused(BackendError):
+    """The engine's refusal. ``words``: its own message."""
+
+    def __init__(self, words: str, status: int) -> None:
+        super().__init__("The container engine refused: {words}", words=words, status=status)
+        self.words = words
 
 
 class Stream(asyncio.Protocol):
@@ -123,13 +136,22 @@ class Stream(asyncio.Protocol):
         return data
 
 
-async def open_stream(engine_url: str, method: str, path: str, body: dict[str, Any] | None = None) -> Stream:
-    """Return the raw stream after the engine's answer. Raises BackendError with the engine's message for a refusal."""
+async def open_stream(
+    engine_url: str,
+    method: str,
+    path: str,
+    body: dict[str, Any] | None = None,
+    *,
+    headers: Mapping[str, str] = _NO_HEADERS,
+    seconds: float = _OPEN_SECONDS,
+) -> Stream:
+    """Return the raw stream after the engine's answer, which takes ``seconds`` at most. Raises BackendError, for a
+    refusal EngineRefused."""
     try:
-        async with asyncio.timeout(_OPEN_SECONDS):
+        async with asyncio.timeout(seconds):
             stream = await _connect(engine_url)
             try:
-                await stream.write(_request(method, path, body))
+                await stream.write(_request(method, path, body, headers))
                 head = await stream.read_head()
                 status = int(head.split(b" ", 2)[1])
                 if status < 300:
@@ -143,7 +165,42 @@ async def open_stream(engine_url: str, method: str, path: str, body: dict[str, A
         raise BackendError(
             "The container engine does not answer: {error}", error=str(error), code="engine-unreachable"
         ) from error
-    raise BackendError("The container engine refused: {words}", words=_words(answer), status=status)
+    raise EngineRefused(_words(answer), status)
+
+
+def engine_messages(
+    engine_url: str, path: str, headers: Mapping[str, str], *, silence: float
+) -> Generator[dict[str, Any]]:
+    """Yield the engine's messages about a pull or a push, and an empty one every half second in between, at which the
+    caller can give up. Close the iterator then: that closes the connection, and the engine gives up too.
+
+    The end of the messages may be a broken connection. Raises BackendError, and TimeoutError after ``silence`` seconds.
+    """
+    with asyncio.Runner() as runner:
+        opening = open_stream(engine_url, "POST", path, headers=headers, seconds=silence)
+        stream = yield from _awaited(runner, opening, silence)
+        rest = b""
+        try:
+            while piece := (yield from _awaited(runner, stream.read(), silence)):
+                *lines, rest = (rest + piece).split(b"\n")
+                yield from (json.loads(line) for line in lines if line.strip())
+        finally:
+            runner.run(stream.close())
+
+
+def _awaited(
+    runner: asyncio.Runner, work: Coroutine[Any, Any, T], seconds: float
+) -> Generator[dict[str, Any], None, T]:
+    task, until = runner.get_loop().create_task(work), time.monotonic() + seconds
+    while not runner.run(_is_done(task)):
+        if time.monotonic() > until:
+            raise TimeoutError
+        yield {}
+    return task.result()
+
+
+async def _is_done(task: asyncio.Task[Any]) -> bool:
+    return bool((await asyncio.wait({task}, timeout=_LOOK_SECONDS))[0])
 
 
 async def _connect(engine_url: str) -> Stream:
@@ -153,10 +210,11 @@ async def _connect(engine_url: str) -> Stream:
     return (await loop.create_connection(Stream, address.hostname or "", address.port or 2375))[1]
 
 
-def _request(method: str, path: str, body: dict[str, Any] | None) -> bytes:
+def _request(method: str, path: str, body: dict[str, Any] | None, headers: Mapping[str, str]) -> bytes:
     """Return the request: HTTP/1.0 for reading, so that the answer is not chunked, HTTP/1.1 for an upgrade."""
     if body is None:
-        return f"{method} {path} HTTP/1.0\r\nHost: engine\r\n\r\n".encode()
+        more = "".join(f"{name}: {text}\r\n" for name, text in headers.items())
+        return f"{method} {path} HTTP/1.0\r\nHost: engine\r\n{more}\r\n".encode()
     payload = json.dumps(body).encode()
     head = (
         f"{method} {path} HTTP/1.1\r\nHost: engine\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n"

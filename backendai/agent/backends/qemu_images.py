@@ -37,7 +37,8 @@ from backendai.wire.pulls import RegistryAccess
 logger = logging.getLogger(__name__)
 
 _UNUSED_SECONDS = 7 * 24 * 3600.0
-_MAKE_SECONDS = 1800.0
+_MAKE_SECONDS, _LOOK_SECONDS = 1800.0, 0.5
+_BEING_FETCHED = Fetched(None, "The image is being fetched.")
 _NOT_MADE = "The file system of the image cannot be made: {error}"
 
 
@@ -118,7 +119,7 @@ class MachineImages:
         if self._has_engine():
             self._docker.pull(reference, timeout=timeout, progress=progress, access=access)
             return
-        progress(Fetched(None, "The image is being fetched."))
+        progress(_BEING_FETCHED)
         try:
             self._pull(reference, timeout, progress, access)
         except OSError as error:  # such as a full disk
@@ -128,7 +129,7 @@ class MachineImages:
     def _pull(self, reference: str, timeout: float, progress: Progress, access: RegistryAccess) -> None:
         with draft_folder(self._folder) as folder:
             archive = folder / "image.tar"
-            self._fetch(reference, archive, timeout, access)
+            self._fetch(reference, archive, timeout, progress, access)
             progress(Fetched(0.9, "The file system of the image is being made."))
             with Layers(archive) as layers:
                 known = hashlib.sha256(json.dumps(layers.config, sort_keys=True).encode()).hexdigest()
@@ -189,22 +190,30 @@ class MachineImages:
                     output.write(piece)
             yield archive
 
-    def _fetch(self, reference: str, archive: Path, timeout: float, access: RegistryAccess) -> None:
+    def _fetch(self, reference: str, archive: Path, timeout: float, progress: Progress, access: RegistryAccess) -> None:
         command = [self._tools.need("skopeo"), "--insecure-policy", "copy", "--quiet"]
         if access.username:
             command += ["--authfile", str(_account(archive.with_name("auth.json"), reference, access))]
         if _is_here(reference):  # like the Docker Engine
             command.append("--src-tls-verify=false")
         command += [f"docker://{reference}", f"docker-archive:{archive}"]
-        try:
-            done = subprocess.run(
-                command, capture_output=True, text=True, timeout=timeout, env=self._tools.environ(), check=False
-            )
-        except subprocess.TimeoutExpired as error:
-            text = "Pulling the image {reference} took longer than {timeout} seconds."
-            raise BackendError(text, reference=reference, timeout=f"{timeout:.0f}", code="pull-timeout") from error
-        if done.returncode:
-            raise pull_refusal(reference, _words_of(done.stderr))
+        until = time.monotonic() + timeout
+        with tempfile.TemporaryFile("w+") as complaints:
+            copying = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=complaints, env=self._tools.environ())
+            try:
+                while copying.poll() is None:
+                    progress(_BEING_FETCHED)
+                    if time.monotonic() > until:
+                        text = "Pulling the image {reference} took longer than {timeout} seconds."
+                        raise BackendError(text, reference=reference, timeout=f"{timeout:.0f}", code="pull-timeout")
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        copying.wait(_LOOK_SECONDS)
+            finally:
+                copying.kill()
+                copying.wait()
+            if copying.returncode:
+                complaints.seek(0)
+                raise pull_refusal(reference, _words_of(complaints.read()))
 
     def _of_engine(self) -> list[ImageSighting]:
         return self._docker.sightings() if self._has_engine() else []
