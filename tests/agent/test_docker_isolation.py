@@ -17,9 +17,11 @@ from docker import APIClient
 
 from backendai.agent.backends.docker import DockerBackend
 from backendai.agent.backends.docker_firewall import Firewall
+from backendai.wire.cluster_access import Peer
 from backendai.wire.messages import KernelSpec
 from tests.agent.contract_tools import NewSpec
 from tests.agent.docker_tools import shell, started_at
+from tests.agent.images import ensure_python_image
 from tests.agent.prerequisites import need_program, need_root
 from tests.patience import until
 
@@ -125,6 +127,23 @@ def test_it_lets_kernels_of_one_cluster_reach_each_other_by_name_and_no_others(
     assert len(engine.networks(names=[f"bai-s-{session}"])) == 1
     backend.remove(sub.kernel_id)
     assert engine.networks(names=[f"bai-s-{session}"]) == []
+
+
+def test_the_addresses_of_a_cluster_have_the_names_of_its_kernels(
+    backend: DockerBackend, engine: APIClient, new_spec: NewSpec
+) -> None:
+    session, image = uuid4(), ensure_python_image(engine)
+    peers = [Peer(hostname=name, rank=rank) for rank, name in enumerate(("main1", "sub1"))]
+    one = {"session_id": session, "cluster_size": 2, "image": image, "peers": peers}
+    main, sub = (new_spec(hostname=peer.hostname, **one) for peer in peers)
+    backend.start(sub)
+    backend.start(main)
+    look = "import socket; print([socket.gethostbyaddr(socket.gethostbyname(n))[0] for n in ('main1', 'sub1')])"
+    for spec in (main, sub):
+        assert shell(engine, spec.kernel_id, f'python3 -c "{look}"') == (0, "['main1', 'sub1']\n")
+    backend.remove(sub.kernel_id)
+    backend.start(sub.model_copy(update={"generation": 2}))
+    assert shell(engine, main.kernel_id, f'python3 -c "{look}"') == (0, "['main1', 'sub1']\n")
 
 
 def test_it_makes_the_shared_network_anew_when_it_is_missing(

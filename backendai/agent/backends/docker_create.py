@@ -135,7 +135,7 @@ def _host_config(
             ),
         ],
         "NetworkMode": network,
-        # The engine resolves only names on this machine.
+        # The engine resolves only names on this machine, and its names of addresses are those of containers.
         "ExtraHosts": [f"{peer.hostname}:{peer.address}" for peer in spec.peers if peer.address],
         "RestartPolicy": {"Name": "no"},
     }
@@ -156,8 +156,9 @@ def options_of(runtime: Runtime, memory: int) -> dict[str, Any]:
 
 
 def _fixed_address(spec: KernelSpec) -> dict[str, Any]:
-    """Return the address by which kernels on other agents know the kernel; empty if the engine chooses one."""
-    return {"IPAMConfig": {"IPv4Address": spec.network.address}} if spec.network else {}
+    """Return the address by which the session's other kernels know the kernel; empty if the engine chooses one."""
+    own = next((peer.address for peer in spec.peers if peer.hostname == spec.hostname), None)
+    return {"IPAMConfig": {"IPv4Address": own}} if own else {}
 
 
 def _log_file_bytes(spec: KernelSpec) -> int:

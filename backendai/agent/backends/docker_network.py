@@ -16,7 +16,7 @@ from docker.errors import APIError, NotFound
 from backendai.agent.backends import docker_cluster
 from backendai.agent.backends.base import StartFailed
 from backendai.agent.backends.docker_engine import PREFIX, Engine, said
-from backendai.wire.cluster_network import DEFAULT_POOL, ClusterNetwork
+from backendai.wire.cluster_network import DEFAULT_POOL, ClusterNetwork, gateway_address, kernel_address
 from backendai.wire.messages import KernelSpec
 
 logger = logging.getLogger(__name__)
@@ -48,6 +48,19 @@ class Networks:
             self._ensure(self.name_for(spec), _bridge_of(spec.session_id), spec.session_id)
         else:
             self._ensure_between_nodes(spec.session_id, spec.network)
+
+    def addressed(self, spec: KernelSpec) -> KernelSpec:
+        """Return the spec with the addresses of all kernels of its session. None are added for a single kernel, and in
+        a network of an older agent, whose gateway has the first address."""
+        known = {peer.address for peer in spec.peers}
+        if spec.cluster_size == 1 or known != {None}:
+            return spec
+        found = self._engine.client.inspect_network(self.name_for(spec))["IPAM"]["Config"][0]
+        subnet = ipaddress.ip_network(found["Subnet"])
+        if subnet.version != 4 or found.get("Gateway") != gateway_address(subnet, 0):
+            return spec
+        peers = [peer.model_copy(update={"address": kernel_address(subnet, peer.rank)}) for peer in spec.peers]
+        return spec.model_copy(update={"peers": peers})
 
     def ensure_shared(self) -> None:
         """Create the deployment's shared network, whose containers cannot reach each other, if it does not exist."""
@@ -108,7 +121,7 @@ class Networks:
             if self._exists(name):
                 return
             for subnet in self._free_subnets(_SESSION_BITS if session_id else _SHARED_BITS):
-                if self._make(name, bridge, {"Subnet": subnet}, session_id):
+                if self._make(name, bridge, _addresses(subnet) if session_id else {"Subnet": subnet}, session_id):
                     return
         raise StartFailed(
             "No free addresses are left in the network pool {pool}. Set a larger one in BACKENDAI_NETWORK_POOL, or "
@@ -165,6 +178,11 @@ class Networks:
         for subnet in self._pool.subnets(new_prefix=max(bits, self._pool.prefixlen)):
             if not any(subnet.version == other.version and subnet.overlaps(other) for other in taken):
                 yield str(subnet)
+
+
+def _addresses(subnet: str) -> dict[str, str]:
+    network = ipaddress.ip_network(subnet)
+    return {"Subnet": subnet} | ({"Gateway": gateway_address(network, 0)} if network.version == 4 else {})
 
 
 def session_network(session_id: UUID) -> str:

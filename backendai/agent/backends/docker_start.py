@@ -126,7 +126,7 @@ class Starter:
         if spec.cluster_size > 1:
             self._networks.ensure_for(spec)
         body = container_body(
-            spec,
+            self._networks.addressed(spec),
             labels=self._engine.labels(),
             scratch=scratch,
             network=self._networks.name_for(spec),
