@@ -27,7 +27,7 @@ def test_it_limits_and_locks_up_the_container(backend: DockerBackend, engine: AP
     assert host["NanoCpus"] == 250_000_000
     assert host["Memory"] == host["MemorySwap"] == 96 * 2**20
     assert (host["PidsLimit"], host["ShmSize"]) == (99, 8 * 2**20)
-    assert (host["CapDrop"], host["SecurityOpt"], host["Init"]) == (["ALL"], ["no-new-privileges"], True)
+    assert (host["CapDrop"], host["SecurityOpt"][0], host["Init"]) == (["ALL"], "no-new-privileges", True)
     assert not host["Privileged"] and not host["PortBindings"] and not host["PublishAllPorts"]
     assert (found["Config"]["User"], found["Config"]["Hostname"]) == ("1000:1000", "sub3")
     labels = found["Config"]["Labels"]

@@ -26,6 +26,26 @@ from tests.agent.prerequisites import need_program, need_root
 from tests.patience import until
 
 pytestmark = [pytest.mark.core, pytest.mark.docker]
+FORBIDDEN = """
+import ctypes, platform, socket
+libc = ctypes.CDLL(None, use_errno=True)
+def fault(*call):
+    ctypes.set_errno(0)
+    return ctypes.get_errno() if libc.syscall(*call) < 0 else 0
+socket_call, unshare = (41, 272) if platform.machine() == "x86_64" else (198, 97)
+print([fault(socket_call, 40, 1, 0), *(fault(number, 0, 0) for number in (425, 426, 427)), fault(unshare, 0x10000000)])
+"""
+NEEDED = """
+import ctypes, multiprocessing, os, socket, subprocess, threading
+thread = threading.Thread(target=os.getpid); thread.start(); thread.join()
+subprocess.run(["true"], check=True)
+for family in (socket.AF_INET, socket.AF_UNIX, socket.AF_NETLINK): socket.socket(family, socket.SOCK_DGRAM).close()
+multiprocessing.get_context("fork").Pool(1).map(abs, [1])
+child = os.fork()
+if not child: os._exit(ctypes.CDLL(None).ptrace(0, 0, 0, 0) and 9)
+assert os.waitpid(child, 0)[1] == 0
+print("fine")
+"""
 SERVE = "echo hello >index.html; exec httpd -f -p 8000"
 
 
@@ -144,6 +164,17 @@ def test_the_addresses_of_a_cluster_have_the_names_of_its_kernels(
     backend.remove(sub.kernel_id)
     backend.start(sub.model_copy(update={"generation": 2}))
     assert shell(engine, main.kernel_id, f'python3 -c "{look}"') == (0, "['main1', 'sub1']\n")
+
+
+def test_a_kernel_has_no_vsock_sockets_no_io_uring_and_no_namespaces(
+    backend: DockerBackend, engine: APIClient, new_spec: NewSpec
+) -> None:
+    spec = new_spec(image=ensure_python_image(engine))
+    backend.start(spec)
+    (status, output) = shell(engine, spec.kernel_id, f"python3 -c '{FORBIDDEN}'")
+    assert (status, output) == (0, "[1, 1, 1, 1, 1]\n"), "each is not permitted"
+    # What people's programs need goes on: threads, processes, sockets, tracing.
+    assert shell(engine, spec.kernel_id, f"python3 -c '{NEEDED}'") == (0, "fine\n")
 
 
 def test_it_makes_the_shared_network_anew_when_it_is_missing(

@@ -14,6 +14,7 @@ from backendai.agent.backends.docker_engine import Engine
 from backendai.agent.backends.docker_images import _fetched, pull_refusal
 from backendai.agent.backends.docker_memory import ran_out_of_memory
 from backendai.agent.backends.docker_notes import engine_notes, inotify_notes, missing_runtime, runtime_notes
+from backendai.agent.backends.docker_seccomp import own_profile
 from backendai.agent.capabilities import capabilities_of
 from backendai.agent.kernel_runtime import BEYOND_BORDER, Runtime, read_runtime
 from backendai.core.errors import UserError
@@ -124,7 +125,10 @@ def test_it_says_when_the_engines_own_filter_of_system_calls_is_old(
     version: str, profile: str, codes: list[str]
 ) -> None:
     info = {**GOOD_ENGINE, "ServerVersion": version, "SecurityOptions": [f"name=seccomp,profile={profile}"]}
-    assert [note.code for note in engine_notes(info)] == codes
+    assert [note.code for note in engine_notes(info | {"Architecture": "s390x"})] == codes
+    for machine in ("x86_64", "aarch64"):
+        assert list(engine_notes(info | {"Architecture": machine})) == []
+        assert bool(own_profile(info | {"Architecture": machine})) is bool(codes)
 
 
 @pytest.mark.parametrize(("count", "codes"), [("128\n", ["inotify-low"]), ("1024\n", [])])

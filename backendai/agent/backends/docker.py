@@ -49,6 +49,7 @@ from backendai.agent.backends.docker_mounts import DockerMounts, MountingContain
 from backendai.agent.backends.docker_network import Networks
 from backendai.agent.backends.docker_notes import missing_runtime, notes_of
 from backendai.agent.backends.docker_scratch import Scratch
+from backendai.agent.backends.docker_seccomp import own_profile
 from backendai.agent.backends.docker_services import DockerServices
 from backendai.agent.backends.docker_start import Starter
 from backendai.agent.backends.docker_terminal import Terminals
@@ -120,6 +121,7 @@ class DockerBackend(MountingContainers, Imaging, Committing, Streaming, Measurin
             remove=self.remove,
             mounts=DockerMounts(self._engine, self._mounts, self.mount_rules),
             accelerators=self._accelerators,
+            seccomp=lambda: own_profile(self._engine_info()),
             sizes_layers=lambda: self._engine.socket_path is not None and can_size_layers(self._engine_info()),
             runtime=self._runtime,
         )

@@ -51,9 +51,10 @@ def container_body(
     authorities: Path | None = None,
     read_only: Mapping[str, Path] = MappingProxyType({}),
     sizes_layers: bool = False,
+    seccomp: str = "",
 ) -> dict[str, Any]:
     """Return the create call's body. ``cpus``: the cores of the engine's machine. ``read_only``: further mounts by
-    target. ``sizes_layers``: the engine can limit the writable layer."""
+    target. ``sizes_layers``: the engine can limit the writable layer. ``seccomp``: used for the engine's profile."""
     # Only in a session's network: on the shared network all kernels have the same name.
     aliases = [spec.hostname] if spec.cluster_size > 1 else []
     trusted = authority_environ(spec, INSIDE) if authorities else {}
@@ -61,6 +62,8 @@ def container_body(
     host = _host_config(spec, scratch=scratch, network=network, cpus=cpus, authorities=authorities)
     if sizes_layers and spec.scratch_bytes:
         host["StorageOpt"] = {"size": str(spec.scratch_bytes)}
+    if seccomp:
+        host["SecurityOpt"].append(f"seccomp={seccomp}")
     for target, folder in read_only.items():
         host["Mounts"].append({"Type": "bind", "Source": str(folder), "Target": target, "ReadOnly": True})
     host["Mounts"] += body_of(binds)

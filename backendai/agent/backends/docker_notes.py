@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from backendai.agent.accelerators.inventory import RUNTIME_MISSING, Accelerators
+from backendai.agent.backends.docker_seccomp import has_old_profile, own_profile
 from backendai.agent.kernel_runtime import Runtime
 from backendai.core.slots import format_size
 from backendai.wire.messages import Note
@@ -21,7 +21,6 @@ _LIMITS = {
 }
 _INOTIFY = Path("/proc/sys/fs/inotify/max_user_instances")
 _ENOUGH_INOTIFY = 1024
-_BETTER_PROFILE = 25  # the first version whose default profile refuses VSOCK sockets and io_uring
 
 
 def notes_of(
@@ -57,12 +56,12 @@ def engine_notes(info: dict[str, Any]) -> Iterator[Note]:
             message="Kernels may use every system call: the engine has no seccomp.",
             fix="Use an engine and a Linux kernel with seccomp.",
         )
-    elif _has_old_profile(info):
+    elif has_old_profile(info) and not own_profile(info):
         yield Note(
             code="seccomp-old",
             message="Kernels may use VSOCK sockets, which reach services of the machine and of its hypervisor, and "
             f"io_uring: the default seccomp profile of Docker {info['ServerVersion']} allows them.",
-            fix=f"Use Docker Engine {_BETTER_PROFILE} or newer, or your own seccomp-profile in daemon.json.",
+            fix="Use Docker Engine 25 or newer, or your own seccomp-profile in daemon.json.",
         )
     if info.get("BridgeNfIptables") is False:
         yield Note(
@@ -94,12 +93,6 @@ def missing_runtime(info: Mapping[str, Any], runtime: Runtime) -> str:
     if not info or runtime.is_known_to(info):
         return ""
     return f"No kernel can start: the engine has no runtime {runtime.name}."
-
-
-def _has_old_profile(info: Mapping[str, Any]) -> bool:
-    version = re.match(r"(\d+)\.", str(info.get("ServerVersion", "")))
-    is_default = any(option.split(",profile=")[-1] in ("default", "builtin") for option in info["SecurityOptions"])
-    return is_default and version is not None and int(version[1]) < _BETTER_PROFILE
 
 
 def inotify_notes(setting: Path = _INOTIFY) -> Iterator[Note]:

@@ -50,7 +50,7 @@ class _CannotJoin(Exception):
 
 class Starter:
     """Starts kernels. ``cpus`` returns the engine's cores; ``remove`` ends and removes a kernel; ``sizes_layers``
-    returns whether the engine seems able to limit writable layers."""
+    returns whether the engine seems able to limit writable layers; ``seccomp`` a profile instead of the engine's."""
 
     def __init__(
         self,
@@ -65,6 +65,7 @@ class Starter:
         accelerators: Accelerators,
         mounts: DockerMounts,
         sizes_layers: Callable[[], bool],
+        seccomp: Callable[[], str],
         runtime: Runtime,
     ) -> None:
         self._engine = engine
@@ -73,7 +74,7 @@ class Starter:
         self._warm = warm
         self._scratch = scratch
         self._cpus, self._runtime = cpus, runtime
-        self._sizes_layers, self._size_refused = sizes_layers, False
+        self._sizes_layers, self._size_refused, self._seccomp = sizes_layers, False, seccomp
         self._remove = remove
         self._accelerators, self._mounts, self._access = accelerators, mounts, DockerAccess(engine, mounts)
         self._locks: WeakValueDictionary[UUID, threading.Lock] = WeakValueDictionary()
@@ -136,6 +137,7 @@ class Starter:
             authorities=authorities,
             read_only={GUEST_INSIDE: guest, KIT_INSIDE: kit},
             sizes_layers=not self._size_refused and self._sizes_layers(),
+            seccomp=self._seccomp(),
         )
         body["HostConfig"] |= options_of(self._runtime, body["HostConfig"]["Memory"])
         if not may_join:
