@@ -105,12 +105,13 @@ def check_prefix(name_prefix: str) -> None:
 def join_command(token: str, *, name: str = "", name_prefix: str = "") -> str:
     """Return the shell command with which a machine joins with this token.
 
-    The agent gets the ``name``, or the prefix with its host name.
+    The agent gets the ``name``, or the prefix with its host name. The token is a variable, as everybody on a machine
+    can read the arguments of its programs.
     """
     named = name
     if name_prefix and not name:
         named = f'"{name_prefix.rstrip("-")}-$(hostname -s)"'
-    words = [".venv/bin/python manage.py agent", "--join", portal_address()[0], "--token", token]
+    words = [f"BACKENDAI_JOIN_TOKEN={token} .venv/bin/python manage.py agent", "--join", portal_address()[0]]
     return " ".join([*words, *(("--name", named) if named else ())])
 
 
@@ -129,6 +130,11 @@ def guessed_address() -> str:
     """Return the portal's address if it is a guess, else an empty text."""
     address, is_guess = portal_address()
     return address if is_guess else ""
+
+
+def is_closed_to_others() -> bool:
+    """Return whether the portal listens on this machine only, and no address of a proxy before it is set."""
+    return bool(settings.LISTENS_HERE_ONLY) and portal_address()[1]
 
 
 def _own_address() -> str:

@@ -34,7 +34,8 @@ PORT = told.whole("BACKENDAI_PORT", 8080, least=1, most=65535)
 # Who listens on this machine only is asked for by this machine's names only: a page elsewhere whose name was made to
 # point here reaches nothing.
 _LOOPBACK = {"127.0.0.1", "localhost", "::1"}
-_NAMES = [".localhost", "127.0.0.1", "[::1]"] if told.text("BACKENDAI_HOST") in _LOOPBACK else ["*"]
+LISTENS_HERE_ONLY = told.text("BACKENDAI_HOST") in _LOOPBACK
+_NAMES = [".localhost", "127.0.0.1", "[::1]"] if LISTENS_HERE_ONLY else ["*"]
 ALLOWED_HOSTS = told.words("BACKENDAI_ALLOWED_HOSTS", _NAMES)
 CSRF_TRUSTED_ORIGINS = told.words("BACKENDAI_TRUSTED_ORIGINS")
 SECURE = told.switch("BACKENDAI_HTTPS")

@@ -104,7 +104,8 @@ def test_a_node_joins_with_a_token_from_here_and_is_turned_away(cast: Cast) -> N
     made = dana.post(TOKENS, {"resource_group": "default", "name_prefix": "gpu-"})
     token = made.json()["token"]
     assert made["Cache-Control"] == "no-store"
-    assert made.json()["command"].endswith(f'--token {token} --name "gpu-$(hostname -s)"')
+    assert made.json()["command"].startswith(f"BACKENDAI_JOIN_TOKEN={token} .venv")
+    assert made.json()["command"].endswith(' --name "gpu-$(hostname -s)"')
     assert token not in str(dana.get(TOKENS).json())
     agent, text = join_agent(JoinUp(token=token, name="gpu-1", gateway_url=""))
     assert [row["used_at"] is None for row in dana.get(TOKENS).json()["results"]] == [False]
@@ -112,7 +113,8 @@ def test_a_node_joins_with_a_token_from_here_and_is_turned_away(cast: Cast) -> N
     assert agent_of_token(text) is None
     renewed = dana.post(f"{AGENTS}{agent.pk}/credential/").json()
     own = renewed["token"]
-    assert renewed["command"].endswith(f"--token {own} --name gpu-1")
+    assert renewed["command"].startswith(f"BACKENDAI_JOIN_TOKEN={own} ")
+    assert renewed["command"].endswith(" --name gpu-1")
     assert join_agent(JoinUp(token=own, name="gpu-1", gateway_url=""))[0] == agent
     rows = dana.get(TOKENS).json()["results"]
     assert {row["agent"] for row in rows} == {None, "gpu-1"}

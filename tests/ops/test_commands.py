@@ -95,17 +95,30 @@ def test_an_address_that_nobody_configured_is_guessed_and_said_to_be(settings: A
     address = re.search(r"--join (\S+)", said)
     assert address and "<" not in said
     assert f"{address[1]} is a guess" in said
-    assert shlex.split(said.partition("On the new machine: ")[2].splitlines()[0])[-1].startswith("join_")
+    assert shlex.split(said.partition("On the new machine: ")[2].splitlines()[0])[0].startswith(
+        "BACKENDAI_JOIN_TOKEN=join_"
+    )
 
 
 def test_the_page_that_renews_a_credential_names_the_agent(cast: Cast, settings: Any) -> None:
     settings.PORTAL_URL = "http://127.0.0.1:8080"
     agent = make_agent("gpu-07")
     page = browser(cast.dana).post(reverse("manage:agent-renew", args=[agent.pk])).content.decode()
-    assert re.search(r"--token join_\S+ --name gpu-07", page)
+    assert re.search(r"BACKENDAI_JOIN_TOKEN=join_\S+ .* --name gpu-07", page) and "--token" not in page
     assert f"The address {agents.portal_address()[0]} is a guess" in re.sub("[\u2068\u2069]", "", page)
-    assert "start it again with --host 0.0.0.0" in page
-    assert "such as --data and --backend" in page
+    assert "such as --data and --backend" in page and "no other machine can join" not in page
+
+
+def test_a_portal_that_listens_here_only_says_that_no_machine_can_join(cast: Cast, settings: Any) -> None:
+    make_group()
+    settings.PORTAL_URL, settings.LISTENS_HERE_ONLY = "http://127.0.0.1:8080", True
+    dana, renew = browser(cast.dana), reverse("manage:agent-renew", args=[make_agent("gpu-07").pk])
+    for page in (dana.get(reverse("manage:join-token-new")), dana.post(renew)):
+        assert "no other machine can join" in page.content.decode() and " is a guess" not in page.content.decode()
+    assert "no other machine can join" in run("create_join_token")
+    settings.PORTAL_URL = "https://portal.lab.example"  # a proxy on this machine
+    assert "no other machine" not in dana.get(reverse("manage:join-token-new")).content.decode()
+    assert "no other machine" not in run("create_join_token")
 
 
 @pytest.mark.parametrize(("app", "name"), COMMANDS)

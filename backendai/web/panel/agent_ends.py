@@ -9,7 +9,13 @@ from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _l
 
-from backendai.cluster.agents import guessed_address, join_command, renew_credential, revoke_credential
+from backendai.cluster.agents import (
+    guessed_address,
+    is_closed_to_others,
+    join_command,
+    renew_credential,
+    revoke_credential,
+)
 from backendai.cluster.capabilities import capabilities_of
 from backendai.cluster.models import Agent
 from backendai.compute.services.retiring import retire_agent
@@ -78,6 +84,7 @@ class RenewPage(AgentAction):
         """Return the page with the token's text."""
         command = join_command(text, name=self.object.name)
         shown = {"token": text, "command": command, "guessed": guessed_address(), "is_renewed": True}
+        shown |= {"is_closed": is_closed_to_others()}
         context = self.get_context_data(**shown)
         return self.response_class(self.request, ["web/panel/join_token.html"], context)
 

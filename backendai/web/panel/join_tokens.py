@@ -14,7 +14,13 @@ from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _l
 
 from backendai.accounts.duration_field import TimeSpanField
-from backendai.cluster.agents import guessed_address, join_command, make_join_token, revoke_join_token
+from backendai.cluster.agents import (
+    guessed_address,
+    is_closed_to_others,
+    join_command,
+    make_join_token,
+    revoke_join_token,
+)
 from backendai.cluster.models import JoinToken, ResourceGroup
 from backendai.core.errors import UserError
 from backendai.texts.messages import in_words
@@ -141,6 +147,10 @@ class JoinTokenPage(FormPage):
     audit_name = "join-token"
     list_address = "manage:join-tokens"
     submit_label = _l("Create token")
+    template_name = "web/panel/join_token_form.html"
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        return super().get_context_data(is_closed=is_closed_to_others(), **kwargs)
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Create the token and show it. Its text is not stored, so the answer is no redirect."""

@@ -4,7 +4,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from backendai.cluster.agents import check_prefix, join_command, portal_address
+from backendai.cluster.agents import check_prefix, is_closed_to_others, join_command, portal_address
 from backendai.cluster.joining import create_join_token
 from backendai.cluster.models import ResourceGroup
 from backendai.core.command_help import DJANGOS_OWN
@@ -38,5 +38,7 @@ class Command(BaseCommand):
         self.stdout.write(token)
         self.stderr.write(f"On the new machine: {join_command(token, name_prefix=prefix)}")
         address, is_guess = portal_address()
-        if is_guess:
+        if is_closed_to_others():
+            self.stderr.write("This portal listens on 127.0.0.1 only: no other machine can join. Use --host 0.0.0.0.")
+        elif is_guess:
             self.stderr.write(f"{address} is a guess; set BACKENDAI_PORTAL_URL if agents reach the portal elsewhere.")
