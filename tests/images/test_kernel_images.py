@@ -152,7 +152,8 @@ def test_the_science_image_calculates_draws_and_compiles(kernel: str, tmp_path: 
         "print(pd.DataFrame(scipy.linalg.inv(np.eye(2) * 2)).sum().sum())",
         "from sklearn.linear_model import LinearRegression\n"
         "print(round(LinearRegression().fit([[0], [1], [2]], [1, 3, 5]).coef_[0], 3))",
-        "%matplotlib inline\nimport matplotlib.pyplot as plt\nplt.plot([1, 2]); plt.show()",
+        "%matplotlib inline\nimport warnings, matplotlib.pyplot as plt\nwarnings.simplefilter('error')\n"
+        "plt.title('\ud55c\uae00'); plt.plot([1, -2]); plt.show()",
     ]
     assert run_notebook(_in(kernel), tmp_path, cells) == ["1.0\n", "2.0\n", "image/png"]
     (tmp_path / "found.c").write_text(
