@@ -19,6 +19,10 @@ class ImageQuerySet(models.QuerySet[Any]):
         """Return the images that are not deleted. Only the history of sessions shows deleted ones."""
         return self.filter(deleted_at=None)
 
+    def of_processes(self) -> ImageQuerySet:
+        """Return the enabled images with a program for agents without containers."""
+        return self.kept().filter(is_enabled=True, is_customized=False).exclude(process_reference="")
+
     def own_of(self, user: User) -> ImageQuerySet:
         """Return the images that this user saved from sessions."""
         return self.kept().filter(is_customized=True, owner=user)

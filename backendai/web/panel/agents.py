@@ -14,11 +14,13 @@ from django.utils.translation import gettext_lazy as _l
 from django.views.generic import TemplateView
 
 from backendai.accounts.querysets import number_of
+from backendai.cluster.capabilities import capabilities_of
 from backendai.cluster.models import Agent
 from backendai.compute.models import Kernel
 from backendai.compute.services.ledger import occupied_by_agent
 from backendai.compute.status import PLACED
 from backendai.core.slots import Slots, format_size
+from backendai.planning.agents import images_for
 from backendai.texts.translation import gettext as _
 from backendai.texts.translation import ngettext
 from backendai.web.panel.access import PanelPage
@@ -27,6 +29,7 @@ from backendai.web.panel.listing import ListPage, PanelFilter, PanelTable
 from backendai.web.resources import Bar, bars_of
 from backendai.web.templatetags.panel_table import load_bars, use_bars
 from backendai.web.templatetags.portal import ago, status
+from backendai.wire.capabilities import Capability
 
 _MOST_KERNELS = 100
 _KERNELS = number_of(Kernel.objects.placed(), "agent")
@@ -166,7 +169,11 @@ class AgentPage(PanelPage, TemplateView):
         kernels = Kernel.objects.filter(agent=agent, status__in=PLACED).select_related("session__owner")
         shown_kernels = list(kernels.order_by("session__name", "rank")[:_MOST_KERNELS])
         taken = occupied_by_agent([agent.pk]).get(agent.pk, Slots())
+        images, all_images = images_for(agent) if agent.status != Agent.Status.TERMINATED else ([], 0)
         shown = {
+            "images": images,
+            "all_images": all_images,
+            "is_native": Capability.NATIVE in capabilities_of(agent),
             "title": agent.name,
             "agent": agent,
             "bars": bars_of(taken, agent.slots),

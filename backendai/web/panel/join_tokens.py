@@ -14,6 +14,7 @@ from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _l
 
 from backendai.accounts.duration_field import TimeSpanField
+from backendai.catalog.models import Image
 from backendai.cluster.agents import (
     guessed_address,
     is_closed_to_others,
@@ -171,7 +172,9 @@ class JoinTokenPage(FormPage):
             else:
                 command = join_command(text, name_prefix=said["name_prefix"])
                 shown = {"token": text, "command": command, "guessed": guessed_address()}
-                context = self.get_context_data(form=form, back_url=reverse(self.list_address), **shown)
+                names = [image.display_name for image in Image.objects.of_processes()]
+                back = reverse(self.list_address)
+                context = self.get_context_data(form=form, back_url=back, native_images=names, **shown)
                 return self.response_class(request, ["web/panel/join_token.html"], context)
         return self.render_to_response(self.get_context_data(form=form), status=422)
 

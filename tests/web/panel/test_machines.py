@@ -16,12 +16,14 @@ from pytest_django import DjangoAssertNumQueries
 
 from backendai.accounts.models import User
 from backendai.activity.models import AuditEntry
+from backendai.catalog.models import Image
+from backendai.catalog.services import record_images
 from backendai.cluster.joining import join_agent
 from backendai.cluster.models import Agent, JoinToken, ResourceGroup
 from backendai.cluster.services import agent_of_token
-from backendai.wire.messages import JoinUp
+from backendai.wire.messages import ImageSighting, JoinUp
 from tests.cast import Cast
-from tests.factories import make_agent, make_group, make_running_session
+from tests.factories import make_agent, make_group, make_image, make_running_session
 from tests.web.conftest import HTMX
 
 pytestmark = pytest.mark.django_db
@@ -78,7 +80,7 @@ def test_the_list_shows_load_and_state_in_as_many_queries_for_many_machines(
     assert f"node-1,default,ALIVE,yes,CPU 1 of 4; Memory 1 GiB of 8 GiB,{load},Docker 20.10.24,1," in exported
     old = dana.get(reverse("web:agents"))
     assert (old.status_code, old["Location"]) == (302, reverse("manage:agents"))
-    with django_assert_num_queries(6):  # who asks, the machine, its kernels, what they hold, slot types
+    with django_assert_num_queries(9):  # who asks, the machine, kernels, what they hold, slot types, agents, images
         one = dana.get(page(agent))
     assert "Boot with &lt;fix&gt;." in one.content.decode()
     assert "alice@example.com" in text_of(one)
@@ -173,6 +175,27 @@ def test_a_machine_is_switched_moved_and_given_up_by_its_name(cast: Cast, dana: 
     assert dana.post(end, {"typed": "node-1"}).status_code == 302
     actions = AuditEntry.objects.filter(target_type="agent").order_by("id").values_list("action", flat=True)
     assert list(actions) == ["agent.change", "agent.move", "agent.terminate"]
+
+
+def test_an_agent_tells_which_images_start_on_it_and_how_to_get_one(dana: Client) -> None:
+    native, docker = make_agent("native", backend="process"), make_agent("docker", backend="docker")
+    assert "start here" not in text_of(dana.get(page(native))), "there are no images at all"
+    python = make_image("python", process_reference="process/python", is_built_here=True, title="Snakes")
+    make_image("science", is_built_here=True)
+    assert "1 of 2 : Snakes" in text_of(dana.get(page(native))).replace("\u2068", "").replace("\u2069", "")
+    assert "native processes. There only these images start:" in text_of(token_page(dana))
+    assert "bin/build-images" in text_of(dana.get(page(docker)))
+    record_images(docker, [ImageSighting(reference="local/science:latest")], "digest")
+    assert "bin/build-images" not in text_of(dana.get(page(docker), **HTMX))
+    Image.objects.filter(pk=python.pk).update(is_enabled=False)
+    assert "No image runs here yet" in text_of(dana.get(page(native)))
+    assert "bin/build-native" in text_of(dana.get(page(native)))
+    assert "no image starts" in text_of(token_page(dana))
+
+
+def token_page(dana: Client) -> Any:
+    new = reverse("manage:join-token-new")
+    return dana.post(new, sent(dana.get(new).context["form"]))
 
 
 def test_a_token_is_shown_once_with_its_command(cast: Cast, dana: Client) -> None:
