@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -45,6 +46,8 @@ class AgentRow(NamedTuple):
     low_disk: bool
     unknown_running: int
     fault: str
+    drain_started_at: datetime | None
+    drain_ends_at: datetime | None
     capabilities: str | None
     devices: str
     capacity: str
@@ -60,6 +63,11 @@ class AgentRow(NamedTuple):
             "{unknown_running} unknown kernels run there. An administrator must adopt or remove them.",
             unknown_running=self.unknown_running,
         )
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether an administrator drains the agent, and it still answers."""
+        return self.status == Agent.Status.DRAINING and self.drain_started_at is not None
 
     @property
     def fetches(self) -> bool:
@@ -157,8 +165,8 @@ def read_agents(
             architecture=row.architecture,
             capacity=slots_of(row.capacity),
             occupied=occupied.get(row.id, _NOTHING),
-            alive=row.status == Agent.Status.ALIVE,
-            schedulable=row.schedulable and not row.obstacle,
+            alive=row.status == Agent.Status.ALIVE or row.is_draining,
+            schedulable=row.schedulable and not row.obstacle and not row.is_draining,
             kernels=kernels.get(row.id, 0),
             max_kernels=group.max_kernels_per_agent if row.max_kernels is None else row.max_kernels,
             devices=_devices(row, taken.get(row.id, {})),
@@ -169,6 +177,9 @@ def read_agents(
             storage=offers.get(row.id, NO_OFFER).features,
             storage_faults=dict(offers.get(row.id, NO_OFFER).faults),
             joins=row.can(Capability.CLUSTER_NETWORK),
+            is_native=row.can(Capability.NATIVE),
+            draining=row.is_draining,
+            drain_ends_at=row.drain_ends_at,
         )
         for row in rows
     )

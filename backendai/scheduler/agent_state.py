@@ -30,10 +30,13 @@ class AgentState:
         "architecture",
         "book",
         "bucket",
+        "drain_ends_at",
+        "draining",
         "entry",
         "fault",
         "id",
         "images",
+        "is_native",
         "joins",
         "kernels",
         "low_disk",
@@ -55,7 +58,8 @@ class AgentState:
         self.architecture = agent.architecture
         self.images = agent.images
         self.low_disk = agent.low_disk
-        self.joins = agent.joins
+        self.joins, self.is_native = agent.joins, agent.is_native
+        self.draining, self.drain_ends_at = agent.draining, agent.drain_ends_at
         self.storage, self.storage_faults = agent.storage, agent.storage_faults
         self.fault = agent.fault
         self.kernels = agent.kernels
@@ -142,7 +146,8 @@ class AgentState:
         other.order, other.id, other.name = self.order, self.id, self.name
         other.alive, other.schedulable, other.low_disk = self.alive, self.schedulable, self.low_disk
         other.architecture, other.images, other.fault = self.architecture, self.images, self.fault
-        other.joins = self.joins
+        other.joins, other.is_native = self.joins, self.is_native
+        other.draining, other.drain_ends_at = self.draining, self.drain_ends_at
         other.storage, other.storage_faults = self.storage, self.storage_faults
         other.kernels, other.max_kernels = self.kernels, self.max_kernels
         other.packed, other.entry = self.packed, self.entry

@@ -35,7 +35,7 @@ class AgentStates:
         by_name = sorted(agents, key=NAME)
         self.all = [AgentState(agent, order, rules) for order, agent in enumerate(by_name)]
         self.has_devices = any(state.book for state in self.all)
-        self.fixed_counts: dict[tuple[object, ...], dict[str, int]] = {}
+        self.removed: dict[tuple[object, ...], dict[str, Sequence[AgentState]]] = {}
         largest = _largest(by_name)
         self.slot_order = whole_slot_order(rules.slot_order, largest)
         self.packing = Packing(self.slot_order, largest, len(self.all))

@@ -14,19 +14,24 @@ from backendai.core.messages import Message
 from backendai.core.slots import Slots
 from backendai.scheduler.agent_states import AgentState
 from backendai.scheduler.demand import Demand, Request
-from backendai.scheduler.feasible import NO_JOIN, cannot_start, describe_request, distance, shortage_details, shortages
+from backendai.scheduler.feasible import describe_request, distance, shortage_details, shortages
+from backendai.scheduler.filters import NO_JOIN, STATE_FILTERS, removed_by, ruled_out
 from backendai.scheduler.plan import Reason
 from backendai.scheduler.snapshot import NAME, AgentView
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Agents with equal capacity, devices, architecture and state. ``empty``: one of them without kernels; ``count``:
-    how many there are."""
+    """Agents with equal capacity, devices, architecture and state. ``empty``: one of them without kernels."""
 
     empty: AgentState
     capacity: Slots
-    count: int
+    agents: tuple[AgentView, ...]
+
+    @property
+    def count(self) -> int:
+        """The number of the agents."""
+        return len(self.agents)
 
 
 def kinds_of(agents: Iterable[AgentView]) -> tuple[Kind, ...]:
@@ -38,6 +43,7 @@ def kinds_of(agents: Iterable[AgentView]) -> tuple[Kind, ...]:
             agent.architecture,
             agent.alive,
             agent.schedulable,
+            agent.draining,
             agent.fault,
             agent.max_kernels,
             agent.joins,
@@ -54,7 +60,7 @@ def outlook(demand: Demand, kinds: tuple[Kind, ...], group: str) -> Reason | Non
     if not kinds:
         return Reason(
             "no-agent",
-            Message("Resource group {group} has 0 agents: none is registered yet.", group=group),
+            Message("Resource group {group} has no agents: none is registered yet.", group=group),
             {"agents": 0},
         )
     for request in demand.requests:
@@ -63,14 +69,11 @@ def outlook(demand: Demand, kinds: tuple[Kind, ...], group: str) -> Reason | Non
             return reason
     if not _hold_together(demand, kinds):
         return _too_big_for_all(demand, kinds)
-    alive = tuple([kind for kind in kinds if kind.empty.alive])
-    if len(alive) < len(kinds) and not _hold(demand, alive):  # all agents together could: just checked
-        return _not_enough_alive(demand, kinds, alive)
-    schedulable = tuple([kind for kind in alive if kind.empty.schedulable])
-    if len(schedulable) < len(alive) and not _hold(demand, schedulable):
-        return _not_enough_schedulable(alive, schedulable)
-    if any(each.joins for each in demand.requests) and not _hold_joined(demand, schedulable):
-        return _not_enough_joined(schedulable)
+    open_ones = tuple([kind for kind in kinds if kind.empty.alive and kind.empty.schedulable])
+    if len(open_ones) < len(kinds) and not _hold(demand, open_ones):  # all agents together could: just checked
+        return _not_enough_open(demand, kinds, open_ones)
+    if any(each.joins for each in demand.requests) and not _hold_joined(demand, open_ones):
+        return _not_enough_joined(open_ones)
     return None
 
 
@@ -97,7 +100,7 @@ def _devices_of(agent: AgentView) -> tuple[tuple[str, int, int], ...]:
 def _kind(same: list[AgentView], order: int) -> Kind:
     devices = tuple(replace(device, taken=0) for device in same[0].devices)
     empty = replace(same[0], occupied=Slots(), kernels=0, devices=devices)
-    return Kind(AgentState(empty, order), same[0].capacity, len(same))
+    return Kind(AgentState(empty, order), same[0].capacity, tuple(same))
 
 
 def _too_big_for_any(request: Request, kinds: tuple[Kind, ...]) -> Reason | None:
@@ -164,36 +167,18 @@ def _too_big_for_all(demand: Demand, kinds: tuple[Kind, ...]) -> Reason:
     return Reason("bigger-than-all-agents", message, details, never=True)
 
 
-def _not_enough_alive(demand: Demand, kinds: tuple[Kind, ...], alive: tuple[Kind, ...]) -> Reason:
-    details: dict[str, object] = {"agents": _count(kinds), "alive": _count(alive)}
-    if not alive:
-        return Reason(
-            "no-agent-alive",
-            Message("None of the {kinds} agents of the group is reachable.", kinds=_count(kinds)),
-            details,
-        )
-    able = [kind.empty.name for kind in _able(demand, kinds) if not kind.empty.alive]
-    message = Message(
-        "The {alive} reachable agents (of {kinds}) are too small even when empty. Waiting for an agent "
-        "such as {able} to return.",
-        alive=_count(alive),
-        kinds=_count(kinds),
-        able=able[0],
-    )
-    return Reason("no-agent-alive", message, {**details, "silent": able})
-
-
-def _not_enough_schedulable(alive: tuple[Kind, ...], schedulable: tuple[Kind, ...]) -> Reason:
-    if faulty := [kind.empty for kind in alive if kind.empty.fault]:
-        return cannot_start(faulty)
-    message = Message(
-        "Only {schedulable} of {alive} reachable agents accept sessions and they are too small; the others "
-        "were paused by an administrator.",
-        schedulable=_count(schedulable),
-        alive=_count(alive),
-    )
-    details: dict[str, object] = {"alive": _count(alive), "schedulable": _count(schedulable)}
-    return Reason("no-agent-schedulable", message, details)
+def _not_enough_open(demand: Demand, kinds: tuple[Kind, ...], open_ones: tuple[Kind, ...]) -> Reason:
+    """Return why agents that could hold the session take none now."""
+    able = [kind for kind in _able(demand, kinds) if kind not in open_ones]
+    shut = [AgentState(agent, order) for order, agent in enumerate(agent for kind in able for agent in kind.agents)]
+    request = demand.requests[0]
+    reason = ruled_out(STATE_FILTERS, removed_by(STATE_FILTERS, shut, request), request)
+    number = _count(open_ones)
+    rest: str = Message("The {number} agents that take sessions cannot hold it, even when empty.", number=number)
+    if number < 2:
+        rest = Message("The agent that takes sessions cannot hold it, even when empty.") if number else ""
+    details = {**reason.details, "agents": _count(kinds), "open": number}
+    return Reason(reason.code, Message.joined([reason.message, rest]), details)
 
 
 def _hold_joined(demand: Demand, kinds: tuple[Kind, ...]) -> bool:

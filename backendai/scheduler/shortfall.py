@@ -4,34 +4,32 @@ the closest agent lacks."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from backendai.core.messages import Message
 from backendai.scheduler.agent_state import AgentState
 from backendai.scheduler.agent_states import AgentStates
 from backendai.scheduler.choose import with_amounts
 from backendai.scheduler.demand import Request
-from backendai.scheduler.feasible import (
+from backendai.scheduler.feasible import describe_request, fragment_details, fragments, shortage_details, shortages
+from backendai.scheduler.filters import (
+    DESIGNATED_FILTER,
     DEVICES_FILTER,
     FILTERS,
     FIXED_FILTERS,
     KERNELS_FILTER,
-    NETWORK_FILTER,
-    NO_JOIN,
     SLOTS_FILTER,
+    STATE_FILTERS,
     STORAGE_FILTER,
     Filter,
-    cannot_start,
-    describe_request,
     first_obstacle,
-    fragment_details,
-    fragments,
-    shortage_details,
-    shortages,
+    removed_by,
+    ruled_out,
 )
 from backendai.scheduler.plan import Reason, Step
 from backendai.scheduler.storage import cannot_mount, hosts_of, where_folders_lie
 
+_TOLD_APART = frozenset({DESIGNATED_FILTER.step, STORAGE_FILTER.step})
 Counts = dict[str, int]  # by the step of a filter: how many agents it removed
 
 
@@ -71,21 +69,16 @@ def passed_steps(request: Request, states: AgentStates) -> tuple[Step, ...]:
 
 
 def _fixed_counts(request: Request, states: AgentStates) -> Counts:
+    return {step: len(agents) for step, agents in _removed(request, states).items()}
+
+
+def _removed(request: Request, states: AgentStates) -> dict[str, Sequence[AgentState]]:
+    """Return the agents that each filter without free amounts removes. Computed once for equal requests."""
     key = request.designated, request.architecture, request.node_images, request.storage, request.joins
-    counts = states.fixed_counts.get(key)
-    if counts is None:
-        counts = states.fixed_counts[key] = _removed(request, states.all)
-    return counts
-
-
-def _removed(request: Request, states: Sequence[AgentState]) -> Counts:
-    counts = {}
-    for each in FIXED_FILTERS:
-        if each.asked(request):
-            left = [state for state in states if each.passes(state, request)]
-            counts[each.step] = len(states) - len(left)
-            states = left
-    return counts
+    removed = states.removed.get(key)
+    if removed is None:
+        removed = states.removed[key] = removed_by(FIXED_FILTERS, states.all, request)
+    return removed
 
 
 def _full(request: Request, states: AgentStates) -> list[AgentState]:
@@ -117,10 +110,12 @@ def _reason(request: Request, states: AgentStates, counts: Counts, broken: list[
     elif last == KERNELS_FILTER.step:
         reason = _lacks_kernels(request, states)
     else:
-        reason = _unsuitable(request, states, last, counts.get(last, 0))
+        reason = _unsuitable(request, states, last)
     names = sorted(state.name for state in states.all if state.id in request.designated) if request.designated else []
     details = {**reason.details, **({"designated": names} if names else {}), "agents": counts}
     message = reason.message
+    if last not in _removed(request, states) and (away := _away(request, states)):
+        message = Message.joined([message, away])
     if request.storage and counts[STORAGE_FILTER.step] and last != STORAGE_FILTER.step:
         message = Message.joined([where_folders_lie(request.storage, states.all), message])
         details["storage_hosts"] = hosts_of(request.storage)
@@ -179,61 +174,29 @@ def _lacks_kernels(request: Request, states: AgentStates) -> Reason:
     return Reason("too-many-kernels", message, {**details, "limit": closest.max_kernels})
 
 
-def _unsuitable(request: Request, states: AgentStates, last: str, removed: int) -> Reason:
-    """Return why no agent suits the request, independent of free amounts."""
-    designated = [state for state in states.all if state.id in request.designated]
-    if request.designated and not designated:
-        unknown = sorted(map(str, request.designated))
-        message = Message(
-            "0 of {number} designated agents are in this group ({unknown}).", number=len(unknown), unknown=unknown
-        )
-        return Reason("designated-agent-unknown", message, {"unknown": unknown}, never=True)
-    left = Message("agents left") if removed == 1 else Message("{removed} agents left", removed=removed)
-    names = [state.name for state in designated]
-    which = Message("designated agents ({names})", names=names) if designated else left
-    if last == "alive":
-        return Reason("no-agent-alive", Message("None of the {which} is reachable.", which=which))
-    if last == "schedulable" and (
-        faulty := [state for state in designated or states.all if state.alive and state.fault]
-    ):
-        return cannot_start(faulty)
-    if last == "schedulable":
-        message = Message("None of the {which} takes new sessions: an administrator paused it.", which=which)
-        return Reason("no-agent-schedulable", message)
+def _unsuitable(request: Request, states: AgentStates, last: str) -> Reason:
+    """Return why no agent suits the request, independent of free amounts: what rules out each agent, the most helpful
+    cause first."""
+    if not states.all:
+        return Reason("no-agent", Message("The resource group has no agents: none is registered yet."))
+    others, removed = [each for each in FIXED_FILTERS if each.step not in _TOLD_APART], _removed(request, states)
     if last == STORAGE_FILTER.step and request.storage:
-        return cannot_mount(request.storage, states.all)
-    if last == "architecture":
-        message = Message(
-            "None of the {which} is {architecture}, which the image needs.",
-            which=which,
-            architecture=request.architecture,
-        )
-        return Reason("no-agent-with-architecture", message, {"wanted": request.architecture})
-    if last == NETWORK_FILTER.step:
-        message = Message(
-            "None of the {which} can join a network of kernels on several agents, and none has room for all of them.",
-            which=which,
-        )
-        return Reason(NO_JOIN, message)
-    if last == "node-image":
-        return _without_image(request, states, which)
-    return Reason("no-agent", Message("The resource group has 0 agents: none is registered yet."))
+        reason = cannot_mount(request.storage, states.all)
+        if not any(removed.get(each.step) for each in others):
+            return reason
+        return replace(reason, message=Message.joined([reason.message, ruled_out(others, removed, request).message]))
+    if last != DESIGNATED_FILTER.step:
+        return ruled_out(others, removed, request)
+    unknown = sorted(map(str, request.designated))
+    message = Message("None of the designated agents is in this group ({unknown}).", unknown=unknown)
+    return Reason("designated-agent-unknown", message, {"unknown": unknown}, never=True)
 
 
-def _without_image(request: Request, states: AgentStates, which: Message) -> Reason:
-    image = ", ".join(sorted(request.node_images))
-    if not (short := _short_of_disk(request, states)):
-        message = Message("None of the {which} has image {image}, and it cannot be pulled.", which=which, image=image)
-        return Reason("image-not-on-agent", message, {"image": image})
-    fetch = Message("1 is short of disk space and pulls")
-    if short > 1:
-        fetch = Message("{short} are short of disk space and pull", short=short)
-    message = Message("None of the {which} has image {image}; {fetch} nothing.", which=which, image=image, fetch=fetch)
-    return Reason("disk-low", message, {"image": image, "short_of_disk": short})
-
-
-def _short_of_disk(request: Request, states: AgentStates) -> int:
-    return sum(state.low_disk and not request.node_images <= state.images for state in states.all)
+def _away(request: Request, states: AgentStates) -> str:
+    """Return which suitable agents take no sessions now; empty if all do."""
+    removed = _removed(request, states)
+    is_any = any(removed[each.step] for each in STATE_FILTERS)
+    return ruled_out(STATE_FILTERS, removed, request).message if is_any else ""
 
 
 def _agents(request: Request) -> str:

@@ -35,7 +35,8 @@ class AgentView:
     full (``low_disk``). ``fault``: why it is not ``schedulable``; empty if it is, or if an administrator paused it.
     ``companions``: the number of its kernels by launch. ``storage``: features of storage hosts for its kernels (see
     ``StorageNeed``). ``storage_faults``: by storage host, why the agent lacks it. ``joins``: the agent can join the
-    network of a session whose kernels are on several agents.
+    network of a session whose kernels are on several agents. ``is_native``: its kernels are processes, not containers.
+    ``draining``: an administrator empties it, by ``drain_ends_at``; it is alive and not ``schedulable``.
     """
 
     id: UUID
@@ -55,6 +56,9 @@ class AgentView:
     storage: frozenset[str] = frozenset()
     storage_faults: Mapping[str, str] = field(default_factory=dict)
     joins: bool = True
+    is_native: bool = False
+    draining: bool = False
+    drain_ends_at: datetime | None = None
 
     @property
     def free(self) -> Slots:

@@ -52,6 +52,10 @@ _HELPS = {
         "Choose a cluster on one agent, or let an administrator run agents as root, with iproute2."
     ),
     "image-not-on-agent": _noop("Choose another image, or let an administrator pull this one to the agents."),
+    "agents-without-containers": _noop("Choose another image or resource group: no agent here runs containers."),
+    "agent-draining": _noop("Choose another resource group, or ask an administrator when the agent is back."),
+    "no-agent-alive": _noop("Tell an administrator: the agents page says since when the agent is silent."),
+    "no-agent-schedulable": _noop("Choose another resource group, or ask an administrator to resume the agent."),
     "wrong-group-rules": _noop(
         "This will not resolve by itself: contact an administrator or choose another resource group."
     ),
@@ -129,6 +133,8 @@ _WAITS = {
     "image-build-failed": _noop("Waiting for its image"),
     "agents-without-cluster-network": _noop("Waiting for agents that can join a network"),
     "image-not-on-agent": _noop("Waiting for its image"),
+    "agents-without-containers": _noop("Waiting for an agent"),
+    "agent-draining": _noop("Waiting for an agent"),
     "disk-low": _noop("Waiting for disk space"),
     "start-time-not-reached": _noop("Waiting for its start time"),
     "dependency-not-finished": _noop("Waiting for another session"),

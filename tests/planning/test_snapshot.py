@@ -117,14 +117,34 @@ def test_an_agent_short_of_disk_space_takes_only_sessions_whose_image_it_has(cas
     names = {session.id: session.name for session in snapshot.pending}
     assert [names[placement.session_id] for placement in plan.placements] == ["s-here"]
     reasons = {names[wait.session_id]: wait.reason for wait in plan.waits}
-    assert {name: reason.code for name, reason in reasons.items()} == {"s-moved": "disk-low", "s-away": "disk-low"}
-    assert "1 is short of disk space and pulls nothing" in reasons["s-away"].message
+    assert {name: reason.code for name, reason in reasons.items()} == dict.fromkeys(
+        ("s-moved", "s-away"), "no-agent-schedulable"
+    )
+    assert reasons["s-away"].message == (
+        "Agent roomy takes no new sessions: an administrator paused it. Agent native is not reachable. "
+        "Agent full is short of disk space and pulls nothing; it lacks image cr.example/away:1."
+    )
     Agent.objects.filter(pk=full.pk).update(low_disk=False)
     assert {session.kernels[0].node_image for session in look().pending} == {""}, (
         "it matters only while somebody is short"
     )
     assert queries() == few - 1
     assert len(decide(look()).placements) == 3
+
+
+def test_an_agent_that_is_drained_is_there_and_takes_nothing(cast: Cast) -> None:
+    make_image("python", is_built_here=True)
+    ends_at = timezone.now() + timedelta(hours=1)
+    drained = make_agent("local", status=Agent.Status.DRAINING, drain_started_at=timezone.now(), drain_ends_at=ends_at)
+    make_agent("native-2", backend="process")
+    ImageOnAgent.objects.create(agent=drained, reference="local/python:latest")
+    make_session(cast.alice)
+    (wait,) = decide(look()).waits
+    assert wait.reason.code == "agent-draining"
+    assert wait.reason.message == (
+        f"Agent local is being drained and takes no new sessions; those on it end by {ends_at:%Y-%m-%d %H:%M} UTC. "
+        "Agent native-2 has no containers, which image local/python:latest needs."
+    )
 
 
 def test_companions_are_counted_for_launches_with_a_wish_only(cast: Cast) -> None:

@@ -172,7 +172,8 @@ def test_it_tells_what_it_looked_at_for_a_placement():
     steps = {step.step: step.message for step in plan.placements[0].steps}
     assert list(steps) == [
         "sequencing", "kernels", "offered", "image-architecture", "start-time", "dependencies", "session-type", "image",
-        "concurrency", "limits", "network", "capacity", "queue", "alive", "schedulable", "architecture", "selection",
+        "concurrency", "limits", "network", "capacity", "queue", "architecture", "alive", "schedulable", "fault",
+        "draining", "selection",
     ]  # fmt: skip
     assert steps["sequencing"] == "Position 1 of 1 in the order fifo."
     assert steps["alive"] == "1 of 3 agents ruled out."
@@ -183,10 +184,12 @@ def test_it_tells_what_it_looked_at_for_a_placement():
 def test_it_tells_how_many_agents_each_filter_removed_for_a_wait():
     agents = [an_agent("a", alive=False), an_agent("b", schedulable=False), an_agent("c", used={"cpu": 8})]
     steps = plan_of(agents, [a_session()]).waits[0].steps
-    assert [(step.step, step.message) for step in steps[-5:]] == [
+    assert [(step.step, step.message) for step in steps[-7:]] == [
+        ("architecture", "0 of 3 agents ruled out."),
         ("alive", "1 of 3 agents ruled out."),
         ("schedulable", "1 of 2 agents ruled out."),
-        ("architecture", "0 of 1 agents ruled out."),
+        ("fault", "0 of 1 agents ruled out."),
+        ("draining", "0 of 1 agents ruled out."),
         ("max-kernels", "0 of 1 agents ruled out."),
         ("slots", "1 of 1 agents ruled out."),
     ]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from backendai.core.slots import Slots
 from backendai.scheduler.decide import decide
-from backendai.scheduler.feasible import why_not
+from backendai.scheduler.filters import why_not
 from backendai.scheduler.sequences import SEQUENCES
 from tests.effort import examples
 from tests.scheduler.checks import CHECKS

@@ -131,9 +131,10 @@ def test_it_says_that_the_designated_agents_do_not_answer():
     session = a_session(designated=frozenset({agents[1].id}))
     refusal = place(session, demand_of(session), AgentStates(agents, Rules()))
     assert refusal.reason.code == "no-agent-alive"
-    assert refusal.reason.message == "None of the designated agents (b) is reachable."
+    assert refusal.reason.message == "Agent b is not reachable."
     assert [(step.step, step.message) for step in refusal.steps] == [
-        ("designated", "1 of 2 agents ruled out."), ("alive", "1 of 1 agents ruled out."),
+        ("designated", "1 of 2 agents ruled out."), ("architecture", "0 of 1 agents ruled out."),
+        ("alive", "1 of 1 agents ruled out."),
     ]  # fmt: skip
 
 
@@ -167,7 +168,7 @@ def test_it_says_when_no_agent_has_the_image():
     refusal = place(session, demand_of(session), AgentStates(agents, Rules()))
     assert refusal.reason.code == "image-not-on-agent"
     assert refusal.reason.message == (
-        "None of the 3 agents left has image mine:1, and it cannot be pulled."
+        "Agents a, b, c do not have image mine:1, and it cannot be pulled."
     )  # fmt: skip
     assert refusal.reason.details["agents"]["node-image"] == 3
 

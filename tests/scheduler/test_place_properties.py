@@ -10,7 +10,8 @@ from backendai.scheduler.agent_state import AgentState
 from backendai.scheduler.agent_states import AgentStates
 from backendai.scheduler.capacity_tree import CapacityTree
 from backendai.scheduler.demand import Request, demand_of
-from backendai.scheduler.feasible import FILTERS, distance, first_obstacle
+from backendai.scheduler.feasible import distance
+from backendai.scheduler.filters import FILTERS, first_obstacle
 from backendai.scheduler.place import place
 from backendai.scheduler.rank import wasted, whole_slot_order
 from backendai.scheduler.shortfall import Refusal

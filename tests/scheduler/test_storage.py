@@ -85,7 +85,8 @@ def test_the_only_agent_that_mounts_it_takes_nothing():
     agents = [an_agent("gpu1"), an_agent("gpu3", storage=MOUNTS, schedulable=False)]
     reason = reason_of(agents, ON_GPU3)
     assert reason.message == (
-        "Folder data is on gpu3-disk, which only gpu3 mounts. No session that asks for this can start there now."
+        "Folder data is on gpu3-disk, which only gpu3 mounts. "
+        "Agent gpu3 takes no new sessions: an administrator paused it."
     )
 
 

@@ -14,7 +14,7 @@ from backendai.accounts.models import User
 from backendai.compute.services.start_times import STAGES
 from backendai.compute.services.waits import Waiting, note_waits
 from backendai.core.messages import Message
-from backendai.scheduler.feasible import FILTERS
+from backendai.scheduler.filters import FILTERS
 from backendai.scheduler.plan import Pass, Trail
 from backendai.scheduler.trace import QUEUE_PASSED
 from backendai.web.step_names import name_of_step

@@ -126,7 +126,9 @@ def move_agent(actor: User, agent: Agent, group: ResourceGroup, *, force: bool =
 def _tell_owners(session_ids: Collection[UUID], agent: Agent, ends_at: datetime | None, now: datetime) -> None:
     """Write the message into the sessions' histories, and let browsers reload their pages."""
     until = (
-        Message("The session ends on {ends_at} at {ends_at} UTC at the latest", ends_at=f"{ends_at:%H:%M}")
+        Message(
+            "The session ends on {day} at {time} UTC at the latest", day=f"{ends_at:%Y-%m-%d}", time=f"{ends_at:%H:%M}"
+        )
         if ends_at
         else ""
     )
