@@ -6,7 +6,7 @@ from backendai.accounts.audited_admin import Audited
 from backendai.accounts.duration_field import TimeSpanField, short_duration
 from backendai.activity.read_only import MadeElsewhere, ReadOnly
 from backendai.activity.services import audit
-from backendai.cluster.group_form import GroupForm
+from backendai.cluster.group_form import GroupForm, has_options
 from backendai.cluster.models import (
     Agent,
     Announcement,
@@ -85,6 +85,11 @@ class ResourceGroupAdmin(Audited):
         ("Open to", {"fields": ["is_public", "domains", "projects", "key_pairs"]}),
         ("Options of strategies", {"fields": ["strategy_options"], "classes": ["collapse"]}),
     ]  # fmt: skip
+
+    def get_fieldsets(self, request, obj=None):
+        """Return the fieldsets; without options of strategies if the form has none."""
+        found = super().get_fieldsets(request, obj)
+        return found if has_options() else [each for each in found if "strategy_options" not in each[1]["fields"]]
 
     def get_queryset(self, request):
         alive = Count("agents", filter=Q(agents__status=Agent.Status.ALIVE), distinct=True)

@@ -57,7 +57,8 @@ _WORDS: dict[str, tuple[str, str]] = {
     "retries_to_skip": (
         Message("Overtaking after"),
         Message(
-            "After this many failed attempts, other sessions may overtake one that does not fit. 0: never. Typical: 10."
+            "When more than this many attempts have failed, other sessions may overtake one that does not fit. "
+            "0: never. Typical: 10. With backfill this matters only for a session without a reserved start."
         ),
     ),
     "overtaking_limit": (
@@ -158,8 +159,10 @@ class GroupForm(forms.ModelForm):
             if name in self.fields:
                 self.fields[name].label = label
                 self.fields[name].help_text = text or self.fields[name].help_text
-        if "strategy_options" in self.fields:
-            self.fields["strategy_options"].help_text = _options_text()
+        if not (options := _options_text()):
+            self.fields.pop("strategy_options", None)  # no strategy declares an option
+        elif "strategy_options" in self.fields:
+            self.fields["strategy_options"].help_text = options
 
     def clean_strategy_options(self) -> Any:
         """Return the options; an empty map for an empty field."""
@@ -177,7 +180,13 @@ def _choices(level: str) -> list[tuple[str, str]]:
     ]
 
 
+def has_options() -> bool:
+    """Return whether any strategy declares an option."""
+    return bool(_options_text())
+
+
 def _options_text() -> str:
+    """Return the options of all strategies; empty if none declares one."""
     views = [*strategies(SEQUENCE).values(), *strategies(SELECTION).values()]
     texts = [
         Message("{name}: {option}", name=view.name, option=_option_text(option))
@@ -185,7 +194,7 @@ def _options_text() -> str:
         for option in view.options
     ]
     if not texts:
-        return Message("The chosen strategies have no options: leave it as it is.")
+        return ""
     return Message('As JSON, such as {"name": 1}. Available: {texts}.', texts=Message.joined(texts, "; "))
 
 

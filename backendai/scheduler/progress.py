@@ -122,7 +122,7 @@ class Progress:
     def wait(self, session: SessionView, refusal: Refusal, turn: int, *, tried: bool = False) -> None:
         """Record that the session waits, and why."""
         waits, within = self._waits, self._pass
-        overtaken = 0 < self._retries_to_skip <= session.attempts  # as in ``is_tired``
+        overtaken = 0 < self._retries_to_skip < session.attempts  # as in ``is_tired``
         fields = session.id, refusal.reason, len(waits) + 1, tried, overtaken, turn, within, refusal.steps
         waits.append(new_tuple(Wait, fields))
 

@@ -1,8 +1,8 @@
 """Decides which sessions are held back when a session does not fit.
 
 Under a strict sequence a session that does not fit holds back all sessions behind it; under the others it holds back
-sessions of lower priority. After ``Rules.retries_to_skip`` tries it holds back none, until others have passed it for
-``Rules.overtaking_limit``.
+sessions of lower priority. After more than ``Rules.retries_to_skip`` tries it holds back none, until others have passed
+it for ``Rules.overtaking_limit``.
 
 With backfill, the first session that does not fit is the first in line. It gets a reserved start if the known end times
 allow that. Others may pass it only as ``backfill`` allows, under every sequence. After too many tries it stops holding

@@ -90,8 +90,9 @@ def capacity_of(agents: Iterable[AgentView]) -> dict[str, int]:
 
 
 def is_tired(session: SessionView, rules: Rules) -> bool:
-    """Return whether the session was tried so often that others can pass it. ``is_overdue`` limits for how long."""
-    return 0 < rules.retries_to_skip <= session.attempts
+    """Return whether the session's failed tries exceed the group's threshold, so that others can pass it.
+    ``is_overdue`` limits for how long."""
+    return 0 < rules.retries_to_skip < session.attempts
 
 
 def is_overdue(session: SessionView, rules: Rules, now: datetime) -> bool:

@@ -202,8 +202,8 @@ class RunningView:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Scheduling rules of one group, as set by administrators. ``retries_to_skip``: after this many tries others may
-    pass a session (0: never). ``options``: the options of the chosen strategies. ``next_agent``: the agent at which
+    """Scheduling rules of one group, as set by administrators. ``retries_to_skip``: after more tries than this others
+    may pass a session (0: never). ``options``: the options of the chosen strategies. ``next_agent``: the agent at which
     round-robin continues."""
 
     sequence: str = "fifo"

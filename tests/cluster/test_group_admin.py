@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -16,6 +17,8 @@ from backendai.cluster.rules import strategies
 from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.status import Status
 from backendai.controller.loops import schedule_group
+from backendai.scheduler.options import Option
+from backendai.scheduler.sequences import SEQUENCES
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_running_session, make_session
 
@@ -108,8 +111,6 @@ def test_the_trail_names_the_administrator_and_the_rules_that_changed(dana: Clie
     ("field", "value", "text"),
     [
         ("sequence", "random", "not one of the available choices"),
-        ("strategy_options", '{"nothing": 1}', "No option is called"),
-        ("strategy_options", "{", "Enter a valid JSON"),
         ("allowed_session_types", [], "required"),
         ("slot_order", "cpu, !!", "is not a resource name"),
         ("pull_timeout", "-1", "more than 0 is required"),
@@ -129,6 +130,20 @@ def test_a_wrong_rule_is_shown_at_its_field_and_nothing_changes(
     assert not AuditEntry.objects.exclude(action__in=["user.create", "session.create"]).exists()
 
 
+@pytest.mark.parametrize(("value", "text"), [('{"nothing": 1}', "No option is called"), ("{", "Enter a valid JSON")])
+def test_options_are_asked_for_only_while_a_strategy_has_some(
+    dana: Client, monkeypatch: pytest.MonkeyPatch, value: str, text: str
+) -> None:
+    group = make_group()
+    pages = reverse("admin:cluster_resourcegroup_change", args=[group.pk]), f"/manage/groups/{group.pk}/"
+    assert not any("strategy_options" in dana.get(page).content.decode() for page in pages)
+    patient = replace(SEQUENCES["fifo"], name="patient", options=(Option("patience", "integer", 3, "How patient."),))
+    monkeypatch.setitem(SEQUENCES, "patient", patient)
+    assert all("patience (integer, usually 3), How patient." in dana.get(page).content.decode() for page in pages)
+    errors = save(dana, group, strategy_options=value).context["adminform"].form.errors
+    assert text in " ".join(errors["strategy_options"])
+
+
 def test_a_new_group_comes_with_the_usual_rules(dana: Client) -> None:
     path = reverse("admin:cluster_resourcegroup_add")
     form = dana.get(path).context["adminform"].form
@@ -138,7 +153,7 @@ def test_a_new_group_comes_with_the_usual_rules(dana: Client) -> None:
         for name, value in values.items()
         if value is not None and value is not False
     }
-    answer = dana.post(path, sent | {"name": "gpu", "strategy_options": ""})
+    answer = dana.post(path, sent | {"name": "gpu"})
     assert answer.status_code == 302, answer.context["adminform"].form.errors
     group = ResourceGroup.objects.get(name="gpu")
     assert (group.sequence, group.selection, group.strategy_options) == ("fifo", "concentrated", {})

@@ -154,7 +154,7 @@ def one_that_may_be_passed_holds_back_nobody(snapshot: Snapshot, decide: Decide)
         if wait.reason.code == "behind-in-queue" and not snapshot.rules.backfill:
             blocker = next(each for each in snapshot.pending if str(each.id) == wait.reason.aside_details["blocker"])
             assert not is_passed(blocker, snapshot)
-        tired = 0 < snapshot.rules.retries_to_skip <= sessions[wait.session_id].attempts
+        tired = 0 < snapshot.rules.retries_to_skip < sessions[wait.session_id].attempts
         assert wait.overtaken == tired
 
 
@@ -260,7 +260,7 @@ def is_passed(session: SessionView, snapshot: Snapshot) -> bool:
     rules = snapshot.rules
     since = session.overtaken_since
     overdue = since is not None and snapshot.now - since >= rules.overtaking_limit
-    return 0 < rules.retries_to_skip <= session.attempts and not overdue
+    return 0 < rules.retries_to_skip < session.attempts and not overdue
 
 
 def is_on_one_agent(session: SessionView) -> bool:

@@ -95,20 +95,20 @@ def test_it_says_that_the_order_is_strict_only_where_nobody_ever_passes():
 
 def test_it_lets_others_pass_a_session_that_was_tried_often_enough():
     agent = an_agent(used={"cuda.device": 2})
-    big, small = a_session("big", {"cuda.device": 4}, age=2, attempts=3), a_session("small", {"cpu": 1}, age=1)
+    big, small = a_session("big", {"cuda.device": 4}, age=2, attempts=4), a_session("small", {"cpu": 1}, age=1)
     plan = plan_of([agent], [big, small], retries_to_skip=3)
     assert [placement.session_id for placement in plan.placements] == [small.id]
     assert wait_of(plan, big).reason.code == "insufficient-resources"
 
 
 def test_it_keeps_the_line_while_the_blocker_has_tries_left():
-    big, small = a_session("big", {"cuda.device": 4}, age=2, attempts=2), a_session("small", age=1)
+    big, small = a_session("big", {"cuda.device": 4}, age=2, attempts=3), a_session("small", age=1)
     plan = plan_of([an_agent(used={"cuda.device": 2})], [big, small], retries_to_skip=3)
     assert wait_of(plan, small).reason.code == "behind-in-queue"
 
 
 def test_it_puts_a_session_that_others_may_pass_at_the_end_of_the_line():
-    tired = a_session("tired", {"cuda.device": 4}, age=2, attempts=3)
+    tired = a_session("tired", {"cuda.device": 4}, age=2, attempts=4)
     fresh = a_session("fresh", {"cuda.device": 3}, age=1)
     plan = plan_of([an_agent(used={"cuda.device": 2})], [tired, fresh], retries_to_skip=3)
     assert (wait_of(plan, fresh).position, wait_of(plan, tired).position) == (1, 2)

@@ -53,8 +53,8 @@ def test_it_orders_sessions_of_the_same_moment_in_one_way_only(sequence):
 
 
 def test_sessions_that_were_tried_often_enough_go_behind_the_others_of_their_priority_and_keep_their_order():
-    tired = [a_session(f"tired-{age}", age=age, attempts=3) for age in (9, 8)]
-    fresh = a_session("fresh", age=1, attempts=2)
+    tired = [a_session(f"tired-{age}", age=age, attempts=4) for age in (9, 8)]
+    fresh = a_session("fresh", age=1, attempts=3)
     lower = a_session("lower", age=10, priority=5)
     assert order([lower, *tired[::-1], fresh], retries_to_skip=3) == [fresh, *tired, lower]
 
