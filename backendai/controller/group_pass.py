@@ -21,7 +21,7 @@ from backendai.core.messages import Message
 from backendai.planning.apply import apply_plan
 from backendai.planning.beyond import waits_beyond
 from backendai.planning.deciding import WrongRules, decide_apart
-from backendai.planning.queue import MOST_PER_PASS
+from backendai.planning.queue import MOST_PER_PASS, order_of
 from backendai.planning.snapshot import read_picture
 from backendai.scheduler.snapshot import Snapshot
 
@@ -90,7 +90,7 @@ def _note_failed_pass(group: ResourceGroup, error: Exception, now: datetime) -> 
 
 
 def _note_all(group: ResourceGroup, code: str, message: str, data: dict[str, object], now: datetime) -> None:
-    pending = ComputeSession.objects.pending().filter(resource_group=group).order_by("-priority", "created_at", "pk")
+    pending = ComputeSession.objects.pending().filter(resource_group=group).order_by(*order_of(group.sequence))
     ids = pending.values_list("pk", flat=True)[:MOST_PER_PASS]
     try:
         note_waits([Waiting(pk, code, message, data, skipped=True) for pk in ids], now=now)

@@ -33,8 +33,7 @@ from backendai.scheduler.snapshot import (
 )
 
 MOST_PER_PASS = 10_000
-_ORDERS = {"lifo": ("-priority", "-created_at", "-pk")}
-_USUAL_ORDER = ("-priority", "created_at", "pk")
+_NEWEST_FIRST = frozenset({"lifo"})
 Broken = tuple[UUID, Exception]
 KernelRow = tuple[UUID, str, UUID | None]  # id, amounts, the kernel's own image
 
@@ -188,7 +187,7 @@ def read_queue(group: ResourceGroup, now: datetime, newcomers: Sequence[Newcomer
     If more than ``MOST_PER_PASS`` are pending, one more query selects sessions that can start at ``now``, equally many
     of each owner.
     """
-    order = _ORDERS.get(group.sequence, _USUAL_ORDER)
+    order = order_of(group.sequence)
     found = _PENDING.rows(group.pk, order, (MOST_PER_PASS + 1,))
     is_partial = len(found) > MOST_PER_PASS
     if is_partial:
@@ -197,6 +196,13 @@ def read_queue(group: ResourceGroup, now: datetime, newcomers: Sequence[Newcomer
     if not rows and not newcomers and not is_partial:
         return None
     return Queue(rows, newcomers, with_ends=group.backfill, is_partial=is_partial)
+
+
+def order_of(sequence: str) -> tuple[str, ...]:
+    """Return the order of pending sessions for the database: that of ``scheduler.sequence.turns`` before a sequence
+    that looks at holdings changes it."""
+    sign = "-" if sequence in _NEWEST_FIRST else ""
+    return "-priority", f"{sign}created_at", f"{sign}pk"
 
 
 def due(now: datetime) -> Q:

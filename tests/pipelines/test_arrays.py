@@ -12,6 +12,7 @@ from backendai.activity.notices import NoticeKind
 from backendai.compute.models import ComputeSession
 from backendai.compute.notice_models import SessionNotice
 from backendai.compute.status import Status as SessionStatus
+from backendai.controller.group_pass import schedule
 from backendai.controller.pipelines import run_pipelines
 from backendai.core.errors import Conflict, UserError
 from backendai.pipelines.models import Attempt, Run, Status, Task
@@ -19,9 +20,22 @@ from backendai.pipelines.services.changing import cancel_run, pause_run, resume_
 from backendai.pipelines.services.creating import RunSpec, create_run
 from backendai.scheduler.runs.snapshot import UNPLACED_PER_OWNER, UNPLACED_PER_STEP
 from tests.cast import Cast
+from tests.factories import make_agent, make_group
 from tests.pipelines.world import ARRAY, end, index_of, launch, launch_text, pending, play, states, well
 
 pytestmark = pytest.mark.django_db
+
+
+@pytest.mark.parametrize(("sequence", "first"), [("fifo", range(5)), ("lifo", range(15, 20))])
+def test_elements_start_in_the_order_of_their_numbers(cast: Cast, sequence: str, first: range) -> None:
+    group = make_group(sequence=sequence)
+    run = launch(cast.alice, **ARRAY, name="sweep", array=20)
+    now = timezone.now()
+    run_pipelines(now)
+    make_agent(cpu=5)
+    schedule(group, now)
+    placed = ComputeSession.objects.filter(run_id=run.pk, status=SessionStatus.SCHEDULED)
+    assert sorted(map(index_of, placed)) == list(first)
 
 
 def test_each_element_gets_a_session_with_its_number(cast: Cast) -> None:

@@ -18,6 +18,8 @@ from backendai.core.slots import Slots
 from backendai.planning import queue
 from backendai.planning.snapshot import read_picture, read_snapshot
 from backendai.scheduler.decide import decide
+from backendai.scheduler.sequence import UserHoldings, turns
+from backendai.scheduler.sequences import SEQUENCES
 from backendai.scheduler.snapshot import SLOT_ORDER, DependencyState, DeviceView, Snapshot
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image, make_running_session, make_session, make_sessions
@@ -44,6 +46,22 @@ def test_the_number_of_queries_does_not_grow_with_sessions_agents_or_kernels(cas
         make_running_session(cast.bob)
     make_sessions(cast.alice, 20)
     assert queries() == few
+
+
+@pytest.mark.parametrize("sequence", ["fifo", "lifo"])
+def test_the_database_and_the_scheduler_have_one_order(cast: Cast, sequence: str) -> None:
+    """Sessions of equal age and priority included, which only their ids tell apart."""
+    make_group(sequence=sequence)
+    sessions = make_sessions(cast.alice, 12)
+    ages = [timezone.now(), timezone.now() - timedelta(hours=1)]
+    for number, session in enumerate(sessions):
+        changes = {"created_at": ages[number % 2], "priority": 10 + number % 3 // 2}
+        ComputeSession.objects.filter(pk=session.pk).update(**changes)
+    snapshot = look()
+    order = [session.id for session in turns(SEQUENCES[sequence], snapshot, UserHoldings({}))]
+    pending = ComputeSession.objects.pending()
+    assert list(pending.order_by(*queue.order_of(sequence)).values_list("pk", flat=True)) == order
+    assert [session.id for session in snapshot.pending] == order
 
 
 def test_when_nothing_waits_only_that_is_read(cast: Cast) -> None:
