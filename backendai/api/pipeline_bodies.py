@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +12,7 @@ from backendai.pipelines.documents import LARGEST
 from backendai.pipelines.elements import MOST_TASKS
 from backendai.pipelines.models import Run, State, Status, Step, Task
 from backendai.pipelines.services.creating import RunSpec
-from backendai.pipelines.showing import fetched_values, with_zeros
+from backendai.pipelines.showing import Counts, fetched_values, status_of, with_zeros
 
 
 class RunRequest(StrictSerializer):
@@ -55,7 +54,9 @@ class CountsBody(serializers.Serializer[Any]):
     """The numbers of elements, by state."""
 
     waiting = serializers.IntegerField()
-    released = serializers.IntegerField(help_text="Elements with a live session.")
+    released = serializers.IntegerField(help_text="Elements with a live session: queued and running.")
+    queued = serializers.IntegerField(help_text="Elements whose session waits for an agent.")
+    running = serializers.IntegerField(help_text="Elements whose session has an agent.")
     succeeded = serializers.IntegerField()
     failed = serializers.IntegerField()
     skipped = serializers.IntegerField()
@@ -68,7 +69,7 @@ class RunBriefBody(serializers.Serializer[Any]):
     id = serializers.UUIDField()
     name = serializers.CharField()
     kind = serializers.CharField(help_text="array or pipeline")
-    status = serializers.CharField(help_text=", ".join(Status.values))
+    status = serializers.CharField(help_text=", ".join(["WAITING", *Status.values]))
     message = serializers.CharField()
     owner = serializers.EmailField()
     project = serializers.CharField()
@@ -99,6 +100,7 @@ class BatchRunBody(RunBriefBody):
     parameters = serializers.DictField(child=serializers.JSONField())
     text = serializers.CharField(help_text="The document, without values of secrets and contents of files.")
     template = serializers.CharField(help_text="The version of the template that it is of; empty: none.")
+    waits = serializers.CharField(help_text="Why its first queued element waits; empty: none is queued.")
     steps = RunStepBody(many=True)
 
 
@@ -175,14 +177,15 @@ class RunPreviewBody(serializers.Serializer[Any]):
     steps = RunPreviewStepBody(many=True)
 
 
-def brief(run: Run, counts: Counter[State]) -> dict[str, Any]:
+def brief(run: Run, counts: Counts) -> dict[str, Any]:
     """Return the values of a run in a list."""
-    same = ("id", "name", "kind", "status", "message", "size", "at_once", "on_failure", "created_at", "ended_at")
+    same = ("id", "name", "kind", "message", "size", "at_once", "on_failure", "created_at", "ended_at")
     found = {name: getattr(run, name) for name in same}
-    return found | {"owner": run.owner.email, "project": run.project.name, "counts": with_zeros(counts)}
+    told = {"status": status_of(run, counts), "counts": with_zeros(counts)}
+    return found | told | {"owner": run.owner.email, "project": run.project.name}
 
 
-def step_body(step: Step, counts: Counter[State]) -> dict[str, Any]:
+def step_body(step: Step, counts: Counts) -> dict[str, Any]:
     """Return the values of a step. Its edges must be prefetched."""
     same = ("name", "size", "at_once", "probe", "give_up_after", "message")
     found = {name: getattr(step, name) for name in same}

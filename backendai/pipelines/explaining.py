@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,7 +11,7 @@ from backendai.compute.models import ComputeSession
 from backendai.compute.status import Status as SessionStatus
 from backendai.core.messages import Message
 from backendai.pipelines.models import Edge, Run, State, Status, Step, Task
-from backendai.pipelines.showing import step_counts
+from backendai.pipelines.showing import Counts, step_counts
 from backendai.scheduler.runs.snapshot import UNPLACED_PER_OWNER, UNPLACED_PER_STEP, When
 
 
@@ -73,7 +72,7 @@ def _of_run(run: Run, task: Task, now: datetime) -> Iterator[Explanation]:
         yield Explanation("retry-pause", Message("It is tried again in {seconds} s.", seconds=seconds))
 
 
-def _of_edges(run: Run, task: Task, counts: dict[UUID, Counter[State]]) -> Iterator[Explanation]:
+def _of_edges(run: Run, task: Task, counts: dict[UUID, Counts]) -> Iterator[Explanation]:
     if task.step.is_finally:
         others = Step.objects.filter(run=run, is_finally=False).order_by("place")
         names = [one.name for one in others if _open(counts[one.pk])]
@@ -99,7 +98,7 @@ def _of_edges(run: Run, task: Task, counts: dict[UUID, Counter[State]]) -> Itera
             yield Explanation("waits-for-step", text)
 
 
-def _of_limits(run: Run, step: Step, counts: dict[UUID, Counter[State]]) -> Iterator[Explanation]:
+def _of_limits(run: Run, step: Step, counts: dict[UUID, Counts]) -> Iterator[Explanation]:
     own = counts[step.pk]
     live = sum(one[State.RELEASED] for one in counts.values())
     if run.at_once and live >= run.at_once:
@@ -121,7 +120,7 @@ def _of_limits(run: Run, step: Step, counts: dict[UUID, Counter[State]]) -> Iter
             return
 
 
-def _open(counts: Counter[State]) -> int:
+def _open(counts: Counts) -> int:
     return counts[State.WAITING] + counts[State.RELEASED]
 
 

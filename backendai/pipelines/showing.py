@@ -6,17 +6,22 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
-from django.db.models import Count, Prefetch
+from django.db.models import Case, CharField, Count, F, Prefetch, QuerySet, Value, When
 from django.db.models.fields.json import KeyTransform
 
-from backendai.compute.models import Kernel
+from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.services.bulk import among
 from backendai.compute.services.log_ends import ends_of_logs, why_no_logs
-from backendai.pipelines.models import Edge, Run, State, Step, Task
+from backendai.compute.status import Status as SessionStatus
+from backendai.core.messages import Message
+from backendai.pipelines.models import Edge, Run, State, Status, Step, Task
 
 MOST_FAILURES = 50
+QUEUED, RUNNING = "QUEUED", "RUNNING"  # launched elements: the session waits for an agent, or has one
+Counts = Counter[str]  # by state; RELEASED is the sum of QUEUED and RUNNING
 
 # Requests and values of a large step take a second to read for each element that is fetched with it.
 _NOT_LISTED = ("request", "secrets", "values")
@@ -45,24 +50,57 @@ class Failure:
     no_log: str
 
 
-def counts_of(runs: Collection[Run]) -> dict[UUID, Counter[State]]:
+def shown_state() -> Case:
+    """Return an expression for an element's state in which launched elements are QUEUED or RUNNING."""
+    queued = ComputeSession.objects.pending().filter(run_id__isnull=False).order_by().values("pk")
+    return Case(
+        When(state=State.RELEASED, session__in=queued, then=Value(QUEUED)),
+        When(state=State.RELEASED, then=Value(RUNNING)),
+        default=F("state"),
+        output_field=CharField(),
+    )
+
+
+def state_of(task: Task) -> str:
+    """Return the state of an element whose session is loaded, as ``shown_state``."""
+    if task.state != State.RELEASED:
+        return str(task.state)
+    return QUEUED if task.session and task.session.status == SessionStatus.PENDING else RUNNING
+
+
+def counts_of(runs: Collection[Run]) -> dict[UUID, Counts]:
     """Return by run how many elements are in each state; one query."""
-    found: dict[UUID, Counter[State]] = defaultdict(Counter)
-    if not runs:
-        return found
-    rows = Task.objects.filter(step__run__in=among([run.pk for run in runs])).order_by()
-    for run, state, number in rows.values_list("step__run", "state").annotate(Count("pk")):
-        found[run][State(state)] = number
-    return found
+    rows = Task.objects.filter(step__run__in=among([run.pk for run in runs]))
+    return _counted(rows, "step__run") if runs else defaultdict(Counter)
 
 
-def step_counts(run: Run) -> dict[UUID, Counter[State]]:
+def step_counts(run: Run) -> dict[UUID, Counts]:
     """Return by step how many elements are in each state; one query."""
-    found: dict[UUID, Counter[State]] = defaultdict(Counter)
-    rows = Task.objects.filter(step__run=run).order_by().values_list("step", "state").annotate(Count("pk"))
-    for step, state, number in rows:
-        found[step][State(state)] = number
+    return _counted(Task.objects.filter(step__run=run), "step")
+
+
+def _counted(tasks: QuerySet[Task], key: str) -> dict[UUID, Counts]:
+    found: dict[UUID, Counts] = defaultdict(Counter)
+    rows: Any = tasks.order_by().annotate(shown=shown_state()).values_list(key, "shown").annotate(Count("pk"))
+    for pk, state, number in rows:
+        found[pk][state] = number
+        if state in (QUEUED, RUNNING):
+            found[pk][State.RELEASED] += number
     return found
+
+
+def status_of(run: Run, counts: Mapping[str, int]) -> str:
+    """Return the run's status; WAITING while it goes on and none of its elements runs."""
+    return State.WAITING if run.status == Status.RUNNING and not counts.get(RUNNING) else run.status
+
+
+def first_wait(run: Run) -> str:
+    """Return why the first queued element waits; empty if none is queued. One query."""
+    queued = Task.objects.annotate(shown=shown_state()).filter(step__run=run, shown=QUEUED)
+    first = queued.select_related("session").order_by("session__queue_position", "step__place", "place").first()
+    if first is None or first.session is None:
+        return ""
+    return first.session.reason_text or Message("The scheduler has not looked at it yet.")
 
 
 def steps_of(run: Run) -> list[Step]:
@@ -96,9 +134,9 @@ def fetched_values(task: Task) -> dict[str, str]:
     return found
 
 
-def with_zeros(counts: Mapping[State, int]) -> dict[str, int]:
+def with_zeros(counts: Mapping[str, int]) -> dict[str, int]:
     """Return the numbers of all states by their names in small letters."""
-    return {state.lower(): counts.get(state, 0) for state in State}
+    return {state.lower(): counts.get(state, 0) for state in (*State, QUEUED, RUNNING)}
 
 
 def failures_of(run: Run, now: datetime) -> list[Failure]:

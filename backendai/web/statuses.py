@@ -43,7 +43,7 @@ _LOOKS = {
     "SUCCEEDED": Appearance(_noop("Succeeded"), "good"),
     "PAUSED": Appearance(_noop("Paused"), "wait"),
     "WAITING": Appearance(_noop("Waiting"), "wait"),
-    "RELEASED": Appearance(_noop("Launched"), "busy"),
+    "QUEUED": Appearance(_noop("Queued"), "wait"),
     "SKIPPED": Appearance(_noop("Skipped"), "over"),
 }
 

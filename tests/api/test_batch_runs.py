@@ -43,12 +43,16 @@ def test_an_array_is_launched_followed_repaired_and_cancelled(alice: Caller, cas
     assert (failure["index"], failure["reason"]) == (1, "The batch program failed.")
     rows = alice.get(f"{address}tasks/", state="FAILED").json()["results"]
     assert [(row["index"], row["attempt"]) for row in rows] == [(1, 1)]
-    assert alice.post(f"{address}retry/").json()["status"] == "RUNNING"
+    assert alice.post(f"{address}retry/").json()["status"] == "WAITING"
     run_pipelines(timezone.now())
+    shown = alice.get(address).json()
+    counts = shown["counts"]
+    assert (shown["status"], counts["released"], counts["queued"], counts["running"]) == ("WAITING", 1, 1, 0)
+    assert shown["waits"] == "The scheduler has not looked at it yet."
     answer = alice.get(f"{address}explain/", index=1).json()
     assert answer["reasons"][0]["message"]
     assert alice.post(f"{address}pause/").json()["status"] == "PAUSED"
-    assert alice.post(f"{address}resume/").json()["status"] == "RUNNING"
+    assert alice.post(f"{address}resume/").json()["status"] == "WAITING"
     assert alice.post(f"{address}at-once/", {"at_once": 5}).json()["at_once"] == 5
     assert alice.post(f"{address}cancel/").json()["status"] == "CANCELLED"
     assert alice.post(f"{address}cancel/").json()["code"] == "run-over"

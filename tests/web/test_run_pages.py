@@ -15,13 +15,14 @@ from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.services.moves import StatusCause, move, move_kernels
 from backendai.compute.status import Phase
 from backendai.compute.status import Status as SessionStatus
+from backendai.controller.group_pass import schedule
 from backendai.controller.pipelines import run_pipelines
 from backendai.pipelines.models import Run, Status, Step
 from backendai.storage.models import Folder
 from backendai.storage.services import create_folder
 from backendai.web.pipelines.examples import EXAMPLES
 from tests.cast import Cast
-from tests.factories import make_group, make_image
+from tests.factories import make_agent, make_group, make_image, make_running_session
 from tests.pipelines.world import ARRAY, launch, launch_text, pending, play
 from tests.storage.fake_file_server import FakeFileServer, make_host, serving
 
@@ -79,6 +80,28 @@ def test_the_page_of_a_failed_pipeline_opens_at_the_step_that_failed(alice: Clie
     assert "Elements of step last" in text_of(alice, address, step="last")
 
 
+def test_a_run_waits_while_none_of_its_elements_runs_and_says_why(alice: Client, cast: Cast) -> None:
+    agent = make_agent("node-1", cpu=2)
+    make_running_session(cast.bob, agent, resources={"cpu": 2})
+    run = launch(cast.alice, **ARRAY, name="sweep", array=70)
+    address = f"/runs/{run.pk}/"
+    run_pipelines(timezone.now())
+    schedule(make_group(), timezone.now())
+    for page in (text_of(alice, address), text_of(alice, "/runs/")):
+        assert ">Waiting</" in page and "64 queued" in page and "6 waiting" in page
+        assert "64 launched" not in page and ">Running</" not in page
+    assert "No agent has room for 1 CPU core, 512 MiB of memory now: node-1 comes closest" in text_of(alice, address)
+    seen = alice.get(f"{address}board/").context["mark"]
+    move(ComputeSession.objects.filter(run_id=run.pk).values_list("pk", flat=True)[:1], SessionStatus.SCHEDULED,
+         StatusCause(Phase.START), now=timezone.now())  # fmt: skip
+    board = alice.get(f"{address}board/", {"seen": seen})
+    assert board.status_code == 200, "the version of the run has not changed"
+    page = board.content.decode()
+    assert ">Running</" in page and "1 running" in page and "63 queued" in page
+    assert text_of(alice, address, state="RUNNING").count('class="cell ') == 1
+    assert text_of(alice, address, state="QUEUED").count('class="cell ') == 63
+
+
 def test_the_page_of_a_large_run_has_few_queries(alice: Client, cast: Cast, django_assert_max_num_queries: Any) -> None:
     run = launch(cast.alice, **ARRAY, array=3000)
     run_pipelines(timezone.now())
@@ -96,7 +119,7 @@ def test_a_board_is_sent_again_only_when_something_on_it_has_changed(alice: Clie
     assert not [one for one in asked.captured_queries if '"pipelines_run"."text"' in one["sql"]], "it can be large"
     run_pipelines(timezone.now())
     launched = alice.get(address, {"seen": seen})
-    assert launched.status_code == 200 and "tone-busy" in launched.content.decode()
+    assert launched.status_code == 200 and "3 queued" in launched.content.decode()
     assert alice.get(address, {"seen": launched.context["mark"]}).status_code == 204
     seen = alice.get(address, {"index": "1"}).context["mark"]
     (session,) = ComputeSession.objects.filter(name="sweep-1")
@@ -115,6 +138,8 @@ def test_a_changed_board_has_only_the_parts_that_the_page_lacks(alice: Client, c
     look = {"step": "wide", "from": "0"}
     whole = alice.get(address, look)
     run_pipelines(timezone.now())  # the first step and the first 64 elements of the array are launched
+    ids = [one.pk for one in pending(run)]
+    move(ids, SessionStatus.SCHEDULED, StatusCause(Phase.START), now=timezone.now())
     part = alice.get(address, look | {"seen": whole.context["mark"]})
     text = part.content.decode()
     assert len(part.content) < len(whole.content) / 4

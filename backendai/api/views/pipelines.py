@@ -38,7 +38,7 @@ from backendai.pipelines.comparing import differences, last_good
 from backendai.pipelines.explaining import why_waits
 from backendai.pipelines.models import Run, State, Task
 from backendai.pipelines.services.creating import RunSpec, check_run, create_run
-from backendai.pipelines.showing import counts_of, failures_of, step_counts, steps_of
+from backendai.pipelines.showing import counts_of, failures_of, first_wait, step_counts, steps_of
 
 _WITH = OpenApiParameter("with", UUID, description="Another run; default: the last good one of this name.")
 _STEP = OpenApiParameter("step", str, description="Its name; default: every step.")
@@ -242,10 +242,10 @@ def runs_of(request: Request) -> QuerySet[Run]:
 
 
 def run_body(run: Run) -> dict[str, Any]:
-    """Return the values of a run with its steps, in three queries."""
+    """Return the values of a run with its steps, in four queries."""
     counts = step_counts(run)
     steps = [step_body(step, counts[step.pk]) for step in steps_of(run)]
-    total = sum(counts.values(), Counter[State]())
+    total = sum(counts.values(), Counter[str]())
     same = ("text", "template", "parameters")
-    told = brief(run, total) | {"steps": steps} | {name: getattr(run, name) for name in same}
+    told = brief(run, total) | {"steps": steps, "waits": first_wait(run)} | {name: getattr(run, name) for name in same}
     return dict(BatchRunBody(told).data)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from django.db.models import QuerySet
 from django.http import QueryDict
@@ -15,10 +16,10 @@ from django.utils import timezone
 
 from backendai.pipelines.explaining import Explanation, why_waits
 from backendai.pipelines.models import Run, State, Status, Step, Task
-from backendai.pipelines.showing import own_values
+from backendai.pipelines.showing import QUEUED, Counts, first_wait, own_values, state_of, step_counts
 from backendai.web.pipelines.graphs import graph_of
 from backendai.web.pipelines.parts import Parts
-from backendai.web.pipelines.rows import RunRow, StepRow, attempts_of, grid_of, parts_of, step_rows
+from backendai.web.pipelines.rows import TONES, RunRow, StepRow, attempts_of, grid_of, parts_of, step_rows
 
 MOST_STEP_ROWS = 100
 MOST_SEEN = 4_096
@@ -34,18 +35,25 @@ class Element:
     values: dict[str, str]
     attempts: list[dict[str, Any]]
 
+    @property
+    def state(self) -> str:
+        """The element's state, QUEUED or RUNNING once it is launched."""
+        return state_of(self.task)
+
 
 @dataclass(frozen=True, slots=True)
 class Board:
     """The live part of a run's page, with the selected step.
 
-    ``mark`` is a digest that changes with every content except times.
+    ``wait``: why the first queued element waits. ``mark`` is a digest that changes with every content except times.
     """
 
     run: Run
     step: Step
     element: Element | None
     query: QueryDict
+    counts: dict[UUID, Counts]
+    wait: str
     mark: str
 
     @property
@@ -54,13 +62,13 @@ class Board:
         return self.query.get("seen", "").partition(".")[0] == self.mark
 
     def context(self, *, seen: str = "") -> dict[str, Any]:
-        """Return the template context; four queries. ``seen``: the parts that the page has, which are left out."""
-        run, rows = self.run, step_rows(self.run)
+        """Return the template context; three queries. ``seen``: the parts that the page has, which are left out."""
+        run, rows = self.run, step_rows(self.run, self.counts)
         parts = Parts(seen[:MOST_SEEN].partition(".")[2])
         chosen = next(row for row in rows if row.step.id == self.step.pk)
-        total = sum((row.counts for row in rows), Counter[State]())
+        total = sum((row.counts for row in rows), Counter[str]())
         said = self.query.get("state", "")
-        state = said if said in State.values else ""
+        state = said if said in TONES else ""
         address = reverse("web:run", args=[run.pk])
         index = self.element.task.index if self.element else None
         first = number_in(self.query, "from")
@@ -74,6 +82,7 @@ class Board:
             "parts": chosen.parts,
             "state": state,
             "element": self.element,
+            "wait": self.wait,
             "failed": total[State.FAILED],
             "may_retry": bool(total[State.FAILED] or (run.is_over and total[State.CANCELLED])),
             "is_live": run.ended_at is None,
@@ -106,14 +115,16 @@ def board_of(run: Run, query: QueryDict) -> Board:
     """Return the live part with the step and element that the query selects, else the first step; of a run that failed
     the first step with failures.
 
-    Two queries, one more after a failure, and at most ten more for the element.
+    Three queries, one more after a failure and while an element is queued, and at most ten more for the element.
     """
     steps = Step.objects.filter(run=run).defer("request", "secrets", "values")
     name = query.get("step", "")[:32]
     step = (steps.filter(name=name).first() if name else None) or _first_failed(run, steps) or steps.earliest("place")
     index = number_in(query, "index")
     element = _element(run, step, index) if index is not None or step.size == 1 else None
-    return Board(run, step, element, query, _mark_of(run, element))
+    counts = step_counts(run)
+    wait = first_wait(run) if any(of_step[QUEUED] for of_step in counts.values()) else ""
+    return Board(run, step, element, query, counts, wait, _mark_of(run, element, counts, wait))
 
 
 def _first_failed(run: Run, steps: QuerySet[Step]) -> Step | None:
@@ -126,13 +137,15 @@ def number_in(query: QueryDict, name: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 8 else None
 
 
-def _mark_of(run: Run, element: Element | None) -> str:
+def _mark_of(run: Run, element: Element | None, counts: dict[UUID, Counts], wait: str) -> str:
     """Return a digest of everything that can change; one query.
 
-    The run's version stands for the states of its elements, as each change increases it in the same transaction.
+    The run's version stands for the states of its elements, as each change increases it in the same transaction. That
+    a queued element starts does not change it.
     """
     messages = Step.objects.filter(run=run).exclude(message="").order_by("place").values_list("place", "message")
-    said: list[object] = [run.version, run.status, run.ended_at, *messages]
+    queued = sorted((str(step), of_step[QUEUED]) for step, of_step in counts.items())
+    said: list[object] = [run.version, run.status, run.ended_at, queued, wait, *messages]
     if element:
         said += [element.task.state, *(one.message for one in element.reasons)]
         for one in element.attempts:

@@ -11,14 +11,15 @@ from django.utils.safestring import SafeString, mark_safe
 from backendai.pipelines.documents import MOST_STEPS
 from backendai.pipelines.graph import HEIGHT, WIDTH, Drawing, Node, bends, drawn
 from backendai.pipelines.models import State
+from backendai.pipelines.showing import QUEUED, RUNNING
 from backendai.texts.translation import gettext as _
 from backendai.web.pipelines.parts import Parts
-from backendai.web.pipelines.rows import StepRow
+from backendai.web.pipelines.rows import TONES, StepRow
 
 MOST_DRAWN = MOST_STEPS
 MOST_BENDS = 20_000  # drawn in a second
 _LONGEST, _NODES = 18, 10
-_TONES = ((State.FAILED, "bad"), (State.RELEASED, "busy"), (State.WAITING, "wait"), (State.SUCCEEDED, "good"))
+_TONES = tuple((state, TONES[state]) for state in (State.FAILED, RUNNING, QUEUED, State.WAITING, State.SUCCEEDED))
 
 
 def graph_of(address: str, rows: Sequence[StepRow], parts: Parts) -> SafeString:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from django.db.models import QuerySet
 from django.utils.html import escape
@@ -13,7 +13,16 @@ from django.utils.safestring import SafeString, mark_safe
 
 from backendai.accounts.models import User
 from backendai.pipelines.models import Attempt, Run, State, Task
-from backendai.pipelines.showing import StepOutline, counts_of, outline_of, step_counts
+from backendai.pipelines.showing import (
+    QUEUED,
+    RUNNING,
+    Counts,
+    StepOutline,
+    counts_of,
+    outline_of,
+    shown_state,
+    status_of,
+)
 from backendai.texts.translation import gettext as _
 from backendai.web.pipelines.parts import Parts
 from backendai.web.statuses import appearance_of
@@ -21,11 +30,12 @@ from backendai.web.statuses import appearance_of
 MOST_CELLS = 1_000
 MOST_ROWS = 20
 _CELLS = 25
-_ORDER = (State.SUCCEEDED, State.FAILED, State.RELEASED, State.WAITING, State.SKIPPED, State.CANCELLED)
-TONES = {
+_ORDER = (State.SUCCEEDED, State.FAILED, RUNNING, QUEUED, State.WAITING, State.SKIPPED, State.CANCELLED)
+TONES: dict[str, str] = {
     State.SUCCEEDED: "good",
     State.FAILED: "bad",
-    State.RELEASED: "busy",
+    RUNNING: "busy",
+    QUEUED: "wait",
     State.WAITING: "wait",
     State.SKIPPED: "over",
     State.CANCELLED: "over",
@@ -54,7 +64,12 @@ class RunRow:
     @property
     def over(self) -> int:
         """The number of ended elements."""
-        return sum(part.number for part in self.parts if part.state not in (State.WAITING, State.RELEASED))
+        return sum(part.number for part in self.parts if part.state not in (State.WAITING, QUEUED, RUNNING))
+
+    @property
+    def status(self) -> str:
+        """The status to show: WAITING while none of its elements runs."""
+        return status_of(self.run, {part.state: part.number for part in self.parts})
 
     @property
     def bar(self) -> SafeString:
@@ -67,7 +82,7 @@ class StepRow:
     """A step with the numbers of its elements by state."""
 
     step: StepOutline
-    counts: Counter[State]
+    counts: Counts
 
     @property
     def parts(self) -> list[Part]:
@@ -108,7 +123,7 @@ def listed_runs(user: User, *, finished: bool, mine: bool, words: str) -> list[R
     return rows_of(found.defer("text")[:MOST_ROWS])
 
 
-def parts_of(counts: Counter[State], size: int) -> list[Part]:
+def parts_of(counts: Counts, size: int) -> list[Part]:
     """Return the states that have elements, in the order of an element's life."""
     found, start = [], 0.0
     for state in _ORDER:
@@ -131,20 +146,19 @@ def bar_of(parts: Iterable[Part]) -> SafeString:
     )
 
 
-def step_rows(run: Run) -> list[StepRow]:
-    """Return the steps of a run with the numbers of their elements; three queries."""
-    counts = step_counts(run)
+def step_rows(run: Run, counts: Mapping[UUID, Counts]) -> list[StepRow]:
+    """Return the steps of a run with the numbers of their elements; two queries."""
     return [StepRow(step, counts[step.id]) for step in outline_of(run)]
 
 
 def grid_of(address: str, row: StepRow, start: int, chosen: int | None, state: str, parts: Parts) -> Grid:
     """Return a page of a step's elements, or of those in a state; one query. ``address``: of the run's page."""
-    rows = Task.objects.filter(step=row.step.id)
+    rows = Task.objects.filter(step=row.step.id).annotate(shown=shown_state())
     number, query = row.step.size, f"{address}?step={row.step.name}"
-    if state in State.values:
-        rows, number, query = rows.filter(state=state), row.counts[State(state)], f"{query}&amp;state={state}"
+    if state in TONES:
+        rows, number, query = rows.filter(shown=state), row.counts[state], f"{query}&amp;state={state}"
     start = min(max(start, 0), max(number - 1, 0)) // MOST_CELLS * MOST_CELLS
-    found = rows.order_by("index").values_list("index", "state")[start : start + MOST_CELLS]
+    found = rows.order_by("index").values_list("index", "shown")[start : start + MOST_CELLS]
     last = min(start + MOST_CELLS, number)
     return Grid(
         parts.cut("div", "run-cells", _cells(found, query, chosen), _CELLS),
@@ -158,10 +172,10 @@ def grid_of(address: str, row: StepRow, start: int, chosen: int | None, state: s
 def _cells(tasks: Iterable[tuple[int, str]], query: str, chosen: int | None) -> list[str]:
     """Return the HTML of a link for each element. ``query`` has an id, a name and a state, which need no escaping."""
     begins, ends = {}, {}
-    for state in State:
+    for state in TONES:
         faded = " is-skipped" if state == State.SKIPPED else ""
-        begins[str(state)] = f'<a class="cell tone-{TONES[state]}{faded}" href="{query}&amp;index='
-        ends[str(state)] = f': {escape(appearance_of(state).word)}"'
+        begins[state] = f'<a class="cell tone-{TONES[state]}{faded}" href="{query}&amp;index='
+        ends[state] = f': {escape(appearance_of(state).word)}"'
     return [
         f'{begins[state]}{index}#element" title="{index}{ends[state]}'
         + (' aria-current="true"></a>' if index == chosen else "></a>")
