@@ -15,6 +15,7 @@ from backendai.activity.changes import delete_object, plain_value
 from backendai.activity.services import audit
 from backendai.catalog.models import Image, ImageAlias, ImageOnAgent
 from backendai.catalog.services import adopt_labels
+from backendai.cluster.slot_types import check_known
 from backendai.core.errors import Conflict, UserError
 from backendai.core.image_names import is_exact_digest, parse_image_name
 from backendai.core.messages import Message
@@ -30,6 +31,7 @@ def create_image(actor_id: UUID | None, values: Mapping[str, Any]) -> Image:
     """Create an image with these values of its fields; ``name`` and ``reference`` are required. Raises UserError."""
     parse_image_name(str(values.get("reference", "")))
     _check_digest(values)
+    _check_slots(Image(), values)
     direct = {name: value for name, value in values.items() if name not in ("aliases", "domains")}
     image = Image(**direct)
     with transaction.atomic():
@@ -84,6 +86,7 @@ def change_image(actor_id: UUID | None, image: Image, values: Mapping[str, Any])
     """
     old = {name: _shown(image, name) for name in values}
     _check_digest({name: value for name, value in values.items() if value != old[name]})
+    _check_slots(image, values)
     with transaction.atomic():
         for name, value in values.items():
             if name == "aliases":
@@ -139,6 +142,12 @@ def delete_image(actor_id: UUID | None, image: Image) -> None:
             image=image.name,
             code="image-in-use",
         ) from error
+
+
+def _check_slots(image: Image, values: Mapping[str, Any]) -> None:
+    for field in ("minimum", "maximum"):
+        if isinstance(amounts := values.get(field), Mapping):
+            check_known(amounts, field=field, kept=getattr(image, field))
 
 
 def _check_digest(values: Mapping[str, Any]) -> None:

@@ -13,6 +13,7 @@ from backendai.activity.changes import delete_object, plain_value
 from backendai.activity.services import audit
 from backendai.catalog.models import ResourcePreset
 from backendai.catalog.preset_rules import taken_name
+from backendai.cluster.slot_types import check_known
 from backendai.core.errors import Conflict, UserError
 
 _FIELD = {"slots": "resources"}  # as REST calls them
@@ -24,6 +25,7 @@ def write_preset(actor_id: UUID | None, preset: ResourcePreset, values: Mapping[
     Raises UserError that names the field, or Conflict if the name is taken in this group (or for all groups).
     """
     is_new = preset._state.adding
+    kept = () if is_new else set(preset.slots)
     changes = {}
     for name, value in values.items():
         old = None if is_new else plain_value(getattr(preset, name))
@@ -38,6 +40,7 @@ def write_preset(actor_id: UUID | None, preset: ResourcePreset, values: Mapping[
             raise _first_of(error) from error
         except IntegrityError as error:
             raise _taken(preset) from error
+        check_known(preset.slots, field="resources", kept=kept)
         if changes:
             action = f"preset.{'create' if is_new else 'change'}"
             audit(actor_id, action, "preset", [preset.pk], name=preset.name, changes=changes)

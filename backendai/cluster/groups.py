@@ -16,6 +16,7 @@ from backendai.accounts.uses import counted_uses, words_for
 from backendai.activity.services import audit
 from backendai.cluster.models import IdleBinding, JoinToken, ResourceGroup
 from backendai.cluster.per_request import once
+from backendai.cluster.slot_types import check_known
 from backendai.core.errors import Conflict, UserError
 from backendai.core.messages import Message
 
@@ -122,6 +123,8 @@ def delete_group(actor_id: UUID | None, group: ResourceGroup) -> None:
 
 
 def _write(group: ResourceGroup, values: Mapping[str, Any]) -> ResourceGroup:
+    if isinstance(order := values.get("slot_order"), list):
+        check_known(map(str, order), field="slot_order", kept=group.slot_order)
     for name, value in values.items():
         if name not in _LISTS:
             setattr(group, name, value)

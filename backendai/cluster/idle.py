@@ -16,6 +16,7 @@ from backendai.activity.changes import delete_object, plain_value
 from backendai.activity.services import audit
 from backendai.cluster.idle_models import IdleBinding, IdleChecker
 from backendai.cluster.models import ResourceGroup
+from backendai.cluster.slot_types import check_known
 from backendai.core.errors import Conflict, UserError
 from backendai.core.messages import Message
 from backendai.scheduler.find_idle import Rule
@@ -104,6 +105,7 @@ def write_checker(
     Conflict for a taken name.
     """
     is_new = checker._state.adding
+    kept = set(checker.thresholds)
     changes = {}
     for name, value in values.items():
         old = None if is_new else plain_value(getattr(checker, name))
@@ -112,6 +114,7 @@ def write_checker(
             changes[name] = [old, plain_value(value)]
     with transaction.atomic():
         _save(checker)
+        check_known(checker.thresholds, field="thresholds", kept=kept)
         if places is not None:
             changes |= _set_places(checker, places)
         if changes:

@@ -16,6 +16,7 @@ from backendai.activity.services import audit
 from backendai.cluster.per_request import forget, once
 from backendai.cluster.session_network import clean_authorities, clean_hosts, clean_url, clean_urls, for_the_log
 from backendai.cluster.site_models import Announcement, SiteSetting
+from backendai.cluster.slot_types import check_known
 from backendai.core.errors import UserError
 from backendai.core.slots import Slots, amount_in_words, format_amount
 
@@ -59,6 +60,7 @@ def _amounts(name: str, value: Any) -> dict[str, str]:
             '{name}: write amounts by slot, such as {"cpu": 32}.', name=name, field=name, code="invalid-setting"
         )
     try:
+        check_known(value, field=name, kept=site_settings().container_caps)
         return Slots.parse(value, field=name).to_json()
     except UserError as error:
         raise UserError(error.message, field=name, code=error.code) from None

@@ -6,7 +6,7 @@ Names and units are rows that administrators change; ``core.slots`` works withou
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from uuid import UUID
 
 from backendai.accounts.models import User
@@ -16,6 +16,7 @@ from backendai.cluster.per_request import forget, is_within_request, once
 from backendai.cluster.site_models import SlotType
 from backendai.core.errors import UserError
 from backendai.core.messages import Message
+from backendai.core.nearest import unknown
 from backendai.core.slots import Slots, amount_in_words, decimal_text, format_amount, format_size, is_size
 
 Looks = Mapping[str, SlotType]
@@ -54,9 +55,17 @@ def shown_amount(slot: str, amount: int) -> str:
     return f"{decimal_text(amount)} {look.unit}".rstrip()
 
 
-def unheard_of(slots: Collection[str]) -> list[str]:
-    """Return the slots that no agent has offered so far, sorted by name. They may be misspelt."""
-    return sorted(set(slots) - set(slot_types()))
+def check_known(slots: Iterable[str], *, field: str, kept: Collection[str] = ()) -> None:
+    """Raise UserError for a slot that no agent has offered: a limit on a misspelt slot has no effect.
+
+    Slots of the platform's own agents are known before the first agent joins. ``kept``: slots stored earlier.
+    ``field``: of the error; ``{slot}`` in it is the slot.
+    """
+    known = {*_USUAL, *slot_types()}
+    for slot in slots:
+        if slot not in known and slot not in kept and not is_usual(slot):
+            text = unknown(Message("slot"), slot, known)
+            raise UserError(text, field=field.format(slot=slot), code="unknown-slot")
 
 
 def in_order(slots: Collection[str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from django.db.models import QuerySet
@@ -20,6 +21,7 @@ from backendai.api.authentication import user_of
 from backendai.api.paging import ByName
 from backendai.api.parsing import StrictJSONParser
 from backendai.api.policy_bodies import PolicyBody, PolicyChange, PolicyRequest
+from backendai.cluster.slot_types import check_known
 
 
 class PolicyList(ListAPIView[ResourcePolicy]):
@@ -42,6 +44,7 @@ class PolicyList(ListAPIView[ResourcePolicy]):
             raise Http404
         body = PolicyRequest(data=request.data)
         body.is_valid(raise_exception=True)
+        _check_slots(body.validated_data)
         made = write_policy(user_of(request).pk, ResourcePolicy(), body.validated_data)
         shown = get_object_or_404(_visible(request), pk=made.pk)
         return Response(self.get_serializer(shown).data, status=status.HTTP_201_CREATED)
@@ -67,6 +70,7 @@ class PolicyDetail(GenericAPIView[ResourcePolicy]):
         policy = get_object_or_404(_visible(request), pk=pk)
         body = PolicyChange(data=request.data)
         body.is_valid(raise_exception=True)
+        _check_slots(body.validated_data, policy)
         write_policy(user_of(request).pk, policy, body.validated_data)
         return Response(self.get_serializer(get_object_or_404(_visible(request), pk=pk)).data)
 
@@ -75,6 +79,13 @@ class PolicyDetail(GenericAPIView[ResourcePolicy]):
         """Delete the policy; 409 ``policy-in-use`` with the counts while it is assigned."""
         delete_policy(user_of(request).pk, get_object_or_404(_visible(request), pk=pk))
         return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+def _check_slots(values: Mapping[str, Any], policy: ResourcePolicy | None = None) -> None:
+    """Refuse slots that no agent has offered and the policy does not have yet."""
+    for field in ("slots", "max_pending_slots"):
+        if isinstance(amounts := values.get(field), Mapping):
+            check_known(amounts, field=field, kept=getattr(policy, field, ()))
 
 
 def _visible(request: Request) -> QuerySet[ResourcePolicy]:

@@ -16,7 +16,7 @@ from backendai.accounts.prepared import Prepared
 from backendai.catalog.models import Image, ResourcePreset
 from backendai.cluster.models import Agent, ResourceGroup
 from backendai.cluster.site import check_caps
-from backendai.cluster.slot_types import check_steps
+from backendai.cluster.slot_types import check_known, check_steps
 from backendai.compute.services.bulk import list_of, listed
 from backendai.compute.services.ledger import slots_of as stored_slots
 from backendai.compute.spec import SessionSpec
@@ -65,6 +65,7 @@ def slots_of(spec: SessionSpec, preset: ResourcePreset | None, image: Image) -> 
         base |= dict(preset.amounts)
     # Slots.parse would drop a zero, which must override the default.
     asked = {name: parse_amount(name, value, field=f"resources.{name}") for name, value in spec.resources.items()}
+    check_known(asked, field="resources.{slot}")
     slots = Slots(base | asked)
     check_steps(slots)
     check_caps(slots)

@@ -18,11 +18,9 @@ from django.utils.translation import gettext_lazy as _l
 from django.views.generic import TemplateView
 
 from backendai.activity.changes import delete_object, save_form
-from backendai.cluster.slot_types import unheard_of
 from backendai.core.errors import UserError
 from backendai.texts.messages import in_words
 from backendai.texts.translation import gettext as _
-from backendai.texts.translation import ngettext
 from backendai.web.panel.access import PanelPage
 from backendai.web.panel.forms import EditForm
 
@@ -223,18 +221,6 @@ class DeletePage(ConfirmPage):
         name = str(self.object)
         type(self).delete(self.viewer.pk, self.object, self.audit_name)
         return _("%(name)s is deleted.") % {"name": name}
-
-
-def notes_on_slots(slots: Collection[str]) -> list[str]:
-    """Return a warning about slots that no agent has offered. A limit on a misspelt slot has no effect."""
-    if not (unknown := unheard_of(slots)):
-        return []
-    text = ngettext(
-        "No agent has offered %(slots)s so far. Check the spelling, unless such an agent has yet to join.",
-        "No agent has offered %(slots)s so far. Check the spelling, unless such agents have yet to join.",
-        len(unknown),
-    )
-    return [text % {"slots": ", ".join(unknown)}]
 
 
 def show_error(form: forms.BaseForm, error: UserError) -> None:

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import django_filters
 import django_tables2 as tables
+from django.core.exceptions import ValidationError
 from django.db.models import Q, QuerySet
 from django.urls import reverse
 from django.utils.functional import Promise
@@ -16,11 +17,13 @@ from backendai.accounts.models import Domain, KeyPair, PolicyDefault, Project, R
 from backendai.accounts.policies import HOLDER_WORDS, held_text, holders_text
 from backendai.accounts.policy_form import PolicyForm
 from backendai.accounts.services.policies import delete_policy
+from backendai.cluster.slot_types import check_known
+from backendai.core.errors import UserError
 from backendai.core.slots import INFINITY
 from backendai.texts.messages import in_words
 from backendai.texts.translation import gettext as _
 from backendai.web.panel.deleting import DeleteUnlessUsed, Use
-from backendai.web.panel.editing import FormPage, notes_on_slots
+from backendai.web.panel.editing import FormPage
 from backendai.web.panel.forms import EditForm
 from backendai.web.panel.listing import ListPage, PanelFilter, PanelTable, YesNo
 
@@ -101,6 +104,22 @@ class PolicyEditForm(EditForm, PolicyForm):
     class Meta(PolicyForm.Meta):
         pass
 
+    def clean_slots(self) -> dict[str, str]:
+        """Return the amounts. Raises ValidationError for an unknown slot."""
+        return self._known("slots")
+
+    def clean_max_pending_slots(self) -> dict[str, str]:
+        """Return the amounts. Raises ValidationError for an unknown slot."""
+        return self._known("max_pending_slots")
+
+    def _known(self, field: str) -> dict[str, str]:
+        amounts: dict[str, str] = self.cleaned_data[field]
+        try:
+            check_known(amounts, field=field, kept=self.initial.get(field) or ())
+        except UserError as error:
+            raise ValidationError(in_words(error.message)) from error
+        return amounts
+
 
 class PolicyList(ListPage):
     """The list of resource policies, for superadmins."""
@@ -137,10 +156,6 @@ class PolicyPage(FormPage):
 
     def success_text(self, saved: Any) -> str:
         return _("Policy %(saved)s is saved.") % {"saved": saved}
-
-    def notes(self, saved: Any) -> list[str]:
-        """Return a warning about slots that no agent has offered."""
-        return notes_on_slots({*saved.slots, *saved.max_pending_slots})
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         """Return the context with the first holders of each kind, by name."""

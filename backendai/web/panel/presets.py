@@ -19,7 +19,7 @@ from backendai.cluster.models import Agent
 from backendai.core.slots import Slots, format_size
 from backendai.texts.translation import gettext as _
 from backendai.texts.translation import ngettext
-from backendai.web.panel.editing import DeletePage, FormPage, notes_on_slots
+from backendai.web.panel.editing import DeletePage, FormPage
 from backendai.web.panel.forms import EditForm
 from backendai.web.panel.listing import ListPage, PanelFilter, PanelTable
 from backendai.web.templatetags.portal import amounts
@@ -103,6 +103,7 @@ class PresetForm(EditForm):
     )
 
     words_for_none: ClassVar[dict[str, Any]] = {"resource_group": _l("all groups")}
+    shown_at: ClassVar[dict[str, str]] = {"resources": "slots"}
 
     class Meta:
         model = ResourcePreset
@@ -150,9 +151,7 @@ class PresetPage(FormPage):
         return _("Preset %(saved)s is saved.") % {"saved": saved}
 
     def notes(self, saved: Any) -> list[str]:
-        """Return why no session could start with the preset: unknown slots, or amounts that no agent has."""
-        if unheard := notes_on_slots(saved.slots):
-            return unheard
+        """Return why no session could start with the preset: amounts that no agent has."""
         if Machines().that_hold(saved):
             return []
         if saved.resource_group:
