@@ -31,10 +31,11 @@ from backendai.scheduler.snapshot import AgentView, DeviceView, ImageBuild
 from backendai.wire.capabilities import Capability
 
 _NO_DEVICES = "{}"
+_UNHEALTHY = "accelerator-unhealthy"
 
 
 class AgentRow(NamedTuple):
-    """The columns of one agent. ``capabilities``, ``devices`` and ``capacity`` are JSON text."""
+    """The columns of one agent. The last four are JSON text."""
 
     id: UUID
     name: str
@@ -48,6 +49,7 @@ class AgentRow(NamedTuple):
     fault: str
     drain_started_at: datetime | None
     drain_ends_at: datetime | None
+    notes: str
     capabilities: str | None
     devices: str
     capacity: str
@@ -63,6 +65,13 @@ class AgentRow(NamedTuple):
             "{unknown_running} unknown kernels run there. An administrator must adopt or remove them.",
             unknown_running=self.unknown_running,
         )
+
+    @property
+    def unhealthy(self) -> str:
+        """The agent's sentence about accelerators that it does not offer; empty if there is none."""
+        if _UNHEALTHY not in self.notes:  # most agents have no notes
+            return ""
+        return next((str(note["message"])[:200] for note in json.loads(self.notes) if note["code"] == _UNHEALTHY), "")
 
     @property
     def is_draining(self) -> bool:
@@ -128,6 +137,18 @@ def images_for(agent: Agent) -> tuple[list[Image], int]:
     return [image for image in fitting if image.reference in there], len(images)
 
 
+def lacking_image(rows: Sequence[AgentRow], image: Image) -> frozenset[UUID]:
+    """Return the agents that cannot start the image: they have no containers, or lack it and cannot get it. The
+    scheduler rules out the same agents. At most one query."""
+    if not image.name:
+        return frozenset()
+    made, fetched = ({image.reference: image}, []) if image.is_on_nodes_only else ({}, [image])
+    if fetched and all(row.fetches for row in rows):
+        return frozenset()
+    there = images_there(rows, made, fetched)
+    return frozenset(row.id for row in rows if image.reference not in there[row.id])
+
+
 def _add_fetched(there: dict[UUID, set[str]], agents: Sequence[AgentRow], images: Collection[Image]) -> None:
     """Add images of registries: all of them to agents that can pull, and to others the images that they have under
     their name or digest."""
@@ -151,8 +172,7 @@ def read_agents(
     *,
     with_storage: bool = False,
 ) -> tuple[AgentView, ...]:
-    """Return the agents with their allocations. ``launches``: launches whose kernels count as companions.
-    ``with_storage``: also read which folders the agents can mount. Two to five queries."""
+    """Return the agents with their allocations, and their companions of ``launches``. Two to five queries."""
     ids = [row.id for row in rows]
     occupied, kernels = occupied_by_agent(ids), kernels_by_agent(ids)
     taken = devices_by_agent(ids) if any(row.devices != _NO_DEVICES for row in rows) else {}
@@ -180,6 +200,7 @@ def read_agents(
             is_native=row.can(Capability.NATIVE),
             draining=row.is_draining,
             drain_ends_at=row.drain_ends_at,
+            unhealthy=row.unhealthy,
         )
         for row in rows
     )
@@ -200,8 +221,8 @@ def builds_of(
 
 def _rows_in(group_id: int) -> QuerySet[Any, Any]:
     rows = Agent.objects.registered().filter(resource_group=group_id).exclude(capacity={}).order_by("name")
-    texts = [Cast(name, TextField()) for name in AgentRow._fields[-3:]]
-    return rows.annotate(key=raw_id("id")).values_list("key", *AgentRow._fields[1:-3], *texts)
+    texts = [Cast(name, TextField()) for name in AgentRow._fields[-4:]]
+    return rows.annotate(key=raw_id("id")).values_list("key", *AgentRow._fields[1:-4], *texts)
 
 
 def _devices(row: AgentRow, taken: Mapping[str, Mapping[str, int]]) -> tuple[DeviceView, ...]:

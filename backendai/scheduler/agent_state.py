@@ -47,6 +47,7 @@ class AgentState:
         "schedulable",
         "storage",
         "storage_faults",
+        "unhealthy",
     )  # fmt: skip
 
     def __init__(self, agent: AgentView, order: int, rules: Rules = _USUAL) -> None:
@@ -60,6 +61,7 @@ class AgentState:
         self.low_disk = agent.low_disk
         self.joins, self.is_native = agent.joins, agent.is_native
         self.draining, self.drain_ends_at = agent.draining, agent.drain_ends_at
+        self.unhealthy = agent.unhealthy
         self.storage, self.storage_faults = agent.storage, agent.storage_faults
         self.fault = agent.fault
         self.kernels = agent.kernels
@@ -148,6 +150,7 @@ class AgentState:
         other.architecture, other.images, other.fault = self.architecture, self.images, self.fault
         other.joins, other.is_native = self.joins, self.is_native
         other.draining, other.drain_ends_at = self.draining, self.drain_ends_at
+        other.unhealthy = self.unhealthy
         other.storage, other.storage_faults = self.storage, self.storage_faults
         other.kernels, other.max_kernels = self.kernels, self.max_kernels
         other.packed, other.entry = self.packed, self.entry

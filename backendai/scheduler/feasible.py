@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 from backendai.core.messages import Message
-from backendai.core.slots import Shortage, amount_in_words, decimal_text
+from backendai.core.slots import Shortage, amount_in_words, decimal_text, is_accelerator
 from backendai.scheduler.agent_state import AgentState
 from backendai.scheduler.demand import Request
+from backendai.scheduler.snapshot import AgentView
 
 
 class Offer(Protocol):
@@ -57,6 +58,13 @@ def distance(agent: Offer, request: Request) -> int:
         if missing > 0:
             total += missing * 1000 // amount
     return total
+
+
+def broken_devices(agents: Iterable[AgentState | AgentView], slots: Iterable[str]) -> str:
+    """Return the sentence about accelerators that the first of these agents with such does not offer. Empty if there
+    are none, or if no slot is one of accelerators."""
+    found = next((agent for agent in agents if agent.unhealthy), None) if any(map(is_accelerator, slots)) else None
+    return Message("On {agent}: {note}", agent=found.name, note=found.unhealthy) if found else ""
 
 
 def describe_request(request: Request) -> str:

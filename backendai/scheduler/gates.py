@@ -15,6 +15,7 @@ from typing import Any
 from backendai.core.messages import Message
 from backendai.core.slots import decimal_text, slot_in_words
 from backendai.scheduler.demand import architectures_of
+from backendai.scheduler.feasible import broken_devices
 from backendai.scheduler.limits import Amounts, Limits
 from backendai.scheduler.plan import Reason
 from backendai.scheduler.snapshot import AgentView, Dependency, DependencyState, SessionView, Snapshot
@@ -32,6 +33,7 @@ class GateContext:
     agents: int
     offered: frozenset[str]
     architectures: frozenset[str]
+    unhealthy: tuple[AgentView, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,7 @@ def context_of(snapshot: Snapshot, limits: Limits) -> GateContext:
         agents=len(snapshot.agents),
         offered=_offered(snapshot.agents),
         architectures=frozenset(agent.architecture for agent in snapshot.agents),
+        unhealthy=tuple(agent for agent in snapshot.agents if agent.unhealthy),
     )
 
 
@@ -243,12 +246,12 @@ def _not_offered(session: SessionView, asked: Amounts, context: GateContext) -> 
         return None
     (slot, amount), offered = missing[0], sorted(context.offered)
     message = Message(
-        "0 of {agents} agents of resource group {group} offer {slot} (offered: {offered}).",
-        agents=context.agents,
+        "No agent of resource group {group} offers {slot} (offered: {offered}).",
         group=context.group,
         slot=slot_in_words(slot),
         offered=[*map(slot_in_words, offered)] or Message("none"),
     )
+    message = Message.joined([message, broken_devices(context.unhealthy, [slot])])
     details: dict[str, object] = {"slot": slot, "asked": decimal_text(amount), "offered": offered}
     return Reason("slot-not-offered", message, {**details, "agents": context.agents}, never=True)
 
@@ -265,9 +268,8 @@ def _no_such_architecture(session: SessionView, asked: Amounts, context: GateCon
 def _architecture_reason(wanted: str, context: GateContext) -> Reason:
     offered, agents = sorted(context.architectures - {""}), context.agents
     message = Message(
-        "The image needs architecture {wanted}; 0 of {agents} agents have it (offered: {offered}).",
+        "The image needs architecture {wanted}; no agent has it (offered: {offered}).",
         wanted=wanted,
-        agents=agents,
         offered=offered or Message("none"),
     )
     details: dict[str, object] = {"wanted": wanted, "offered": offered, "agents": agents}

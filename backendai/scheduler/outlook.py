@@ -14,7 +14,7 @@ from backendai.core.messages import Message
 from backendai.core.slots import Slots
 from backendai.scheduler.agent_states import AgentState
 from backendai.scheduler.demand import Demand, Request
-from backendai.scheduler.feasible import describe_request, distance, shortage_details, shortages
+from backendai.scheduler.feasible import broken_devices, describe_request, distance, shortage_details, shortages
 from backendai.scheduler.filters import NO_JOIN, STATE_FILTERS, removed_by, ruled_out
 from backendai.scheduler.plan import Reason
 from backendai.scheduler.snapshot import NAME, AgentView
@@ -44,6 +44,7 @@ def kinds_of(agents: Iterable[AgentView]) -> tuple[Kind, ...]:
             agent.alive,
             agent.schedulable,
             agent.draining,
+            agent.unhealthy,
             agent.fault,
             agent.max_kernels,
             agent.joins,
@@ -81,8 +82,7 @@ def no_designated_agent(designated: Collection[UUID], group: str) -> Reason:
     """Return the reason for a session whose designated agents are all outside the group."""
     unknown = sorted(map(str, designated))
     message = Message(
-        "0 of {number} designated agents are in resource group {group} ({unknown}).",
-        number=len(unknown),
+        "None of the designated agents is in resource group {group} ({unknown}).",
         group=group,
         unknown=unknown,
     )
@@ -127,16 +127,15 @@ def _too_big_for_any(request: Request, kinds: tuple[Kind, ...]) -> Reason | None
         closest=closest.name,
         lacking=lacking,
     )
+    message = Message.joined([message, broken_devices(suitable, [each.name for each in missing])])
     return Reason("bigger-than-any-agent", message, shortage_details(closest.name, missing), never=True)
 
 
 def _none_suits(request: Request, kinds: tuple[Kind, ...]) -> Reason:
     offered = sorted({kind.empty.architecture for kind in kinds if kind.empty.architecture})
     message = Message(
-        "The image needs architecture {architecture}; 0 of {kinds} agents that it may run "
-        "on have it (offered: {offered}).",
+        "The image needs architecture {architecture}; no agent that it may run on has it (offered: {offered}).",
         architecture=request.architecture,
-        kinds=_count(kinds),
         offered=offered or Message("none"),
     )
     details: dict[str, object] = {"wanted": request.architecture, "offered": offered, "agents": _count(kinds)}
@@ -193,8 +192,8 @@ def _hold_joined(demand: Demand, kinds: tuple[Kind, ...]) -> bool:
 def _not_enough_joined(kinds: tuple[Kind, ...]) -> Reason:
     joined = sum(kind.count for kind in kinds if kind.empty.joins)
     message = Message(
-        "{joined} of {agents} agents can join a network of kernels on several agents, and they are too small even when "
-        "empty.",
+        "The agents that can join a network of kernels on several agents ({joined} of {agents}) cannot hold it, even "
+        "when empty.",
         joined=joined,
         agents=_count(kinds),
     )

@@ -11,7 +11,14 @@ from backendai.scheduler.agent_state import AgentState
 from backendai.scheduler.agent_states import AgentStates
 from backendai.scheduler.choose import with_amounts
 from backendai.scheduler.demand import Request
-from backendai.scheduler.feasible import describe_request, fragment_details, fragments, shortage_details, shortages
+from backendai.scheduler.feasible import (
+    broken_devices,
+    describe_request,
+    fragment_details,
+    fragments,
+    shortage_details,
+    shortages,
+)
 from backendai.scheduler.filters import (
     DESIGNATED_FILTER,
     DEVICES_FILTER,
@@ -154,6 +161,7 @@ def _lacks_slots(request: Request, states: AgentStates) -> Reason:
         closest=closest.name,
         lacking=lacking,
     )
+    message = Message.joined([message, broken_devices([closest], [each.name for each in missing])])
     return Reason("insufficient-resources", message, shortage_details(closest.name, missing))
 
 

@@ -36,7 +36,8 @@ class AgentView:
     ``companions``: the number of its kernels by launch. ``storage``: features of storage hosts for its kernels (see
     ``StorageNeed``). ``storage_faults``: by storage host, why the agent lacks it. ``joins``: the agent can join the
     network of a session whose kernels are on several agents. ``is_native``: its kernels are processes, not containers.
-    ``draining``: an administrator empties it, by ``drain_ends_at``; it is alive and not ``schedulable``.
+    ``draining``: an administrator empties it, by ``drain_ends_at``; it is alive and not ``schedulable``. ``unhealthy``:
+    which of its accelerators it does not offer, and why; empty if it offers all.
     """
 
     id: UUID
@@ -59,6 +60,7 @@ class AgentView:
     is_native: bool = False
     draining: bool = False
     drain_ends_at: datetime | None = None
+    unhealthy: str = ""
 
     @property
     def free(self) -> Slots:

@@ -89,6 +89,25 @@ def test_an_agent_has_what_the_ledger_and_the_devices_say(cast: Cast) -> None:
     )
 
 
+def test_accelerators_that_an_agent_does_not_offer_are_told_to_who_asks_for_them(cast: Cast) -> None:
+    note = {"code": "accelerator-unhealthy", "message": "H100 gets no new sessions: an ECC error (GPU-1).", "fix": ""}
+    gpus = {"cpu": "4", "mem": "8589934592", "cuda.device": "1"}
+    agent = make_agent("gpu-01", capacity=gpus, devices={"cuda.device": ["GPU-0"]}, notes=[note])
+    make_agent("gpu-02", notes=[note | {"code": "vsock"}])
+    two = make_session(cast.alice, resources={"cpu": 1, "mem": "1g"})
+    ComputeSession.objects.filter(pk=two.pk).update(slots={"cpu": "1", "cuda.device": "2"})
+    Kernel.objects.filter(session=two).update(slots={"cpu": "1", "cuda.device": "2"})
+    told = "On gpu-01: H100 gets no new sessions: an ECC error (GPU-1)."
+    (wait,) = decide(look()).waits
+    assert wait.reason.code == "bigger-than-any-agent" and wait.reason.message.endswith(told)
+    Agent.objects.filter(pk=agent.pk).update(capacity={"cpu": "4", "mem": "8589934592"}, devices={})
+    (wait,) = decide(look()).waits
+    assert wait.reason.code == "slot-not-offered" and wait.reason.message.endswith(told)
+    Kernel.objects.filter(session=two).update(slots={"cpu": "16"})
+    (wait,) = decide(look()).waits
+    assert "ECC" not in wait.reason.message, "it does not ask for them"
+
+
 def test_a_device_is_free_again_when_its_kernel_has_ended(cast: Cast) -> None:
     agent = make_agent(devices={"cuda.device": ["GPU-0"]})
     ended = make_running_session(cast.alice, agent)

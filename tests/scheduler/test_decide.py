@@ -220,7 +220,7 @@ def test_kernels_on_several_agents_leave_out_those_that_join_no_network():
     plan = plan_of(agents, [session])
     assert agents_of(plan, session, agents) == ["b", "c"]
     wait = wait_of(plan_of(agents[:2], [session]), session)
-    assert wait.reason.code == "agents-without-cluster-network" and "1 of 2 agents" in wait.reason.message
+    assert wait.reason.code == "agents-without-cluster-network" and "(1 of 2)" in wait.reason.message
     busy = [agents[0], an_agent("b", has={"cpu": 4}, used={"cpu": 2}), agents[2]]
     assert wait_of(plan_of(busy, [session]), session).reason.code == "insufficient-resources"
 
