@@ -15,6 +15,7 @@ from backendai.cluster.site import site_settings
 from backendai.cluster.slot_types import in_order, look_of
 from backendai.compute.services.check_amounts import minimum_of
 from backendai.core.slots import MILLI, Slots, is_accelerator
+from backendai.planning.agents import lacking_image
 from backendai.planning.allowances import least
 from backendai.planning.availability import Availability
 from backendai.planning.snapshot import rules_of
@@ -73,11 +74,23 @@ class Amount:
 
 
 class Machines:
-    """The agents of a group, once as if empty and once with current allocations. Created once per request."""
+    """The agents of a group that can start an image (None: all), once as if empty and once with current allocations.
+    Created once per request, with at most one query. ``left_out``: agents that take sessions, but not of this image."""
 
-    def __init__(self, found: Availability) -> None:
-        rules = rules_of(found.group)
-        self._all = [(agent, dict(agent.capacity), _free(agent, rules)) for agent in found.agents]
+    def __init__(self, found: Availability, image: Image | None = None) -> None:
+        rules, lacking = rules_of(found.group), lacking_image(found.rows, image) if image else frozenset()
+        wanted = image.architecture if image else ""
+        runs = {each.id: each.id not in lacking and wanted in ("", each.architecture) for each in found.agents}
+        self._all = [(each, dict(each.capacity), _free(each, rules)) for each in found.agents if runs[each.id]]
+        self.left_out = [each for each in found.agents if not runs[each.id] and each.alive and each.schedulable]
+
+    def use(self) -> tuple[int, Slots, Slots]:
+        """Return how many of the agents take sessions, and their allocations and capacity together."""
+        taking = [agent for agent, _, _ in self._all if agent.alive and agent.schedulable]
+        occupied, capacity = (
+            sum(slots, Slots()) for slots in ([a.occupied for a in taking], [a.capacity for a in taking])
+        )
+        return len(taking), occupied, capacity
 
     def suitable(self, image: Image, agent: str = "") -> _Suitable:
         """Return totals over the agents that can run an image. ``agent``: only this agent is considered, if given."""
@@ -102,8 +115,9 @@ def amounts_of(
     found: Availability, image: Image, shape: Shape = ALONE, machines: Machines | None = None
 ) -> list[Amount]:
     """Return the bounds of each slot that a kernel of the image can request. Cores and memory come first. Slots that
-    the image requires and the group lacks are included. The only queries read the site's settings."""
-    room = (machines or Machines(found)).suitable(image, shape.agent)
+    the image requires and the group lacks are included. The only queries read the site's settings, and without
+    ``machines`` which agents have the image."""
+    room = (machines or Machines(found, image)).suitable(image, shape.agent)
     place = _Place(found, image, shape, room, minimum_of(image), site_settings().container_caps)
     offered = {"cpu", "mem"} | {name for name in room.largest if look_of(name).is_enabled and image.can_use(name)}
     return [_amount(name, place, is_offered=name in offered) for name in in_order(offered | set(place.minimum))]

@@ -17,7 +17,7 @@ from backendai.cluster.per_request import once
 from backendai.compute.services.limits import limit_views
 from backendai.compute.services.openings import key_pair_of, limits_on
 from backendai.core.slots import Slots
-from backendai.planning.agents import read_agent_rows, read_agents
+from backendai.planning.agents import AgentRow, read_agent_rows, read_agents
 from backendai.planning.allowances import HolderLimits, holder_limits, in_order, least
 from backendai.planning.snapshot import rules_of
 from backendai.scheduler.fitting import obstacles
@@ -53,8 +53,8 @@ class PresetFit:
 class Availability:
     """The amounts that policies leave to a user in a project, and the amounts of a group. ``remaining``: by slot, the
     amount that the strictest holder leaves (None: unlimited). ``limited``: the holders with a policy. ``agents``: the
-    group's registered agents. ``without_cluster_files``: the number of those in ``amounts`` whose kernels get no host
-    files and no SSH to each other."""
+    group's registered agents; ``rows``: their columns, in that order. ``without_cluster_files``: the number of those in
+    ``amounts`` whose kernels get no host files and no SSH to each other."""
 
     project: Project
     group: ResourceGroup
@@ -65,6 +65,7 @@ class Availability:
     presets: Sequence[PresetFit]
     limited: Sequence[Limited]
     agents: Sequence[AgentView]
+    rows: Sequence[AgentRow]
     without_cluster_files: int
 
 
@@ -100,6 +101,7 @@ def availability(user: User, project: Project, group: ResourceGroup, key_pair: K
         presets=[PresetFit(preset, reason) for preset, reason in zip(presets, reasons, strict=True)],
         limited=limited,
         agents=agents,
+        rows=rows,
         without_cluster_files=lacking_cluster_files(
             capabilities_in(row.capabilities, row.backend)
             for row, agent in zip(rows, agents, strict=True)

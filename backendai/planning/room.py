@@ -76,6 +76,11 @@ def room_in(groups: Sequence[ResourceGroup]) -> list[GroupRoom]:
     return [_room(group, members[group.pk], waiting.get(group.pk, 0)) for group in groups]
 
 
+def waiting_in(group: ResourceGroup) -> int:
+    """Return how many sessions of the group are pending; one query."""
+    return dict(_WAITING.rows(group.pk)).get(group.pk, 0)
+
+
 def _serving(group_ids: Sequence[int]) -> QuerySet[Agent]:
     return Agent.objects.filter(**_serves(group_ids)).order_by()
 

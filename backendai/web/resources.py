@@ -59,12 +59,14 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class RoomBars:
-    """The bars of one resource group, with the numbers of its reachable agents and pending sessions."""
+    """The bars of one resource group, with the numbers of its reachable agents and pending sessions. ``notes``: which
+    agents do not count."""
 
     group: ResourceGroup
     waiting: int = 0
     agents: int = 0
     bars: list[Bar] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
 
 def bars_of(used: Slots, total: Slots) -> list[Bar]:

@@ -8,11 +8,13 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from backendai.accounts.models import ResourcePolicy, User
-from backendai.catalog.models import ResourcePreset
+from backendai.catalog.models import ImageOnAgent, ResourcePreset
 from backendai.cluster.idle import Places, write_checker
 from backendai.cluster.models import Agent, IdleChecker, ResourceGroup, SiteSetting
 from backendai.compute.models import ComputeSession
@@ -325,7 +327,7 @@ def test_it_asks_the_database_the_same_however_much_there_is(
         for number in range(3):
             make_running_session(lab.bob, make_agent(devices={"cuda.device": ["a"]}))
             ResourcePreset.objects.create(name=f"p-{lap}-{number}", slots={"cpu": 1})
-        with django_assert_num_queries(19):
+        with django_assert_num_queries(20):
             amounts(client, lab)
         with django_assert_num_queries(26):
             client.get(reverse("web:launch"))
@@ -359,3 +361,37 @@ def test_what_idle_checkers_do_to_it_stands_under_the_group_and_follows_what_is_
     )
     there = amounts(client, lab, resource_group="other")
     assert ">Session ends after 1h without activity · after 2h below CPU 5 % · after 1d in any case</span>" in there
+
+
+def test_only_agents_that_can_run_the_image_count(cast: Cast, browse: Browse) -> None:
+    """The sidebar, the marks and the foot of the page agree: a native agent has room, but not for this image."""
+    local = make_agent("local", cpu=4, mem="8g")
+    make_agent("native-2", cpu=16, mem="32g", backend="process")
+    image = make_image("built", is_built_here=True)
+    ImageOnAgent.objects.create(agent=local, reference=image.reference)
+    make_image()
+    make_running_session(cast.bob, local, resources={"cpu": 3, "mem": "1g"})
+    client = browse(cast.alice)
+    everywhere = amounts(client, cast)
+    assert (facts(everywhere, "cpu")["maximum"], facts(everywhere, "cpu")["remaining"]) == ("16", "16")
+    assert "<strong>17</strong> free" in everywhere and "is not counted" not in everywhere
+    for page in (amounts(client, cast, image="built"), client.get("/sessions/new/?image=built").content.decode()):
+        assert (facts(page, "cpu")["maximum"], facts(page, "cpu")["remaining"]) == ("4", "1")
+        assert "native-2 is not counted: it has no containers." in page
+        assert "<strong>1</strong> free" in page and "<strong>17</strong> free" not in page
+    SiteSetting.objects.create(name="group_resources_visible", value=False)
+    for page in (amounts(client, cast, image="built"), client.get("/sessions/new/?image=built").content.decode()):
+        assert "is not counted" not in page and 'class="card room"' not in page
+
+
+def test_which_agents_run_the_image_takes_a_fixed_number_of_queries(cast: Cast, browse: Browse) -> None:
+    image = make_image("built", is_built_here=True)
+    client, numbers = browse(cast.alice), []
+    for number in (1, 5):
+        for _ in range(number):
+            ImageOnAgent.objects.create(agent=make_agent(), reference=image.reference)
+            make_agent(backend="process")
+        with CaptureQueriesContext(connection) as captured:
+            amounts(client, cast, image="built")
+        numbers.append(len(captured))
+    assert numbers[0] == numbers[1]

@@ -5,7 +5,7 @@ Computed once for each request.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -20,11 +20,31 @@ from backendai.core.slots import Slots
 from backendai.planning.amounts import Amount, Machines, Shape, amounts_of
 from backendai.planning.availability import Availability, availability
 from backendai.texts.translation import gettext as _
+from backendai.texts.translation import ngettext
 from backendai.web.launcher.allocation_fields import AllocationFields, initial_amounts
 from backendai.web.launcher.allocation_words import Words, name_of, plain
 from backendai.web.launcher.presets import Obstacle, typed_amounts
+from backendai.web.resources import RoomBars, bars_of
 
 SIZES = ("cpu", "mem")
+_MOST_NAMED = 5
+_SAID: dict[str, Callable[[int], str]] = {
+    "native": lambda number: ngettext(
+        "%(names)s is not counted: it has no containers.",
+        "%(number)s agents are not counted, as they have no containers: %(names)s.",
+        number,
+    ),
+    "architecture": lambda number: ngettext(
+        "%(names)s is not counted: the image needs %(architecture)s.",
+        "%(number)s agents are not counted, as the image needs %(architecture)s: %(names)s.",
+        number,
+    ),
+    "image": lambda number: ngettext(
+        "%(names)s is not counted: it does not have the image.",
+        "%(number)s agents are not counted, as they do not have the image: %(names)s.",
+        number,
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +95,24 @@ def begin_with_what_fits(form: AllocationFields, owner: User, actor: User) -> No
             return
 
 
+def room_of(ground: LaunchResources, waiting: int) -> RoomBars:
+    """Return the bars of the form's group, over the agents that can run the chosen image."""
+    number, occupied, capacity = ground.machines.use()
+    return RoomBars(ground.found.group, waiting, number, bars_of(occupied, capacity), list(_not_counted(ground)))
+
+
+def _not_counted(ground: LaunchResources) -> Iterator[str]:
+    """Yield for each cause which agents take sessions but cannot run the image."""
+    causes: dict[str, list[str]] = {}
+    wanted = ground.image.architecture
+    for agent in ground.machines.left_out:
+        other = wanted and agent.architecture != wanted
+        causes.setdefault("architecture" if other else "native" if agent.is_native else "image", []).append(agent.name)
+    for cause, names in causes.items():
+        values = {"names": ", ".join(names[:_MOST_NAMED]), "number": len(names), "architecture": wanted}
+        yield _SAID[cause](len(names)) % values
+
+
 def may_see_room(actor: User) -> bool:
     """Return whether this user may see the free resources of groups."""
     return actor.is_superadmin or site_settings().group_resources_visible
@@ -86,7 +124,7 @@ def _read(owner: User, actor: User, named: tuple[str, str], image: Image, shape:
     except UserError:
         return None
     found = availability(owner, *place)
-    machines = Machines(found)
+    machines = Machines(found, image)
     amounts = {amount.slot: amount for amount in amounts_of(found, image, shape, machines)}
     tells = may_see_room(actor)
     words = {slot: Words(amount, found.group.name, shape.kernels, tells) for slot, amount in amounts.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -39,7 +39,7 @@ from backendai.web.launcher.file_fields import rows_of_files
 from backendai.web.launcher.form import LaunchForm
 from backendai.web.launcher.from_run import files_of_run, run_like
 from backendai.web.launcher.from_template import FROM, template_refill
-from backendai.web.launcher.ground import begin_with_what_fits
+from backendai.web.launcher.ground import begin_with_what_fits, ground_of, may_see_room, room_of
 from backendai.web.launcher.opened import OPENED, is_launch_key, opened_by
 from backendai.web.launcher.owner import asked_owner, kept_for_another
 from backendai.web.launcher.refill import Refill, initial_of, refill_of, sent_by
@@ -47,7 +47,7 @@ from backendai.web.launcher.review import review_of
 from backendai.web.launcher.steps import REVIEW, TYPE, step_named, steps_of
 from backendai.web.launcher.template_fields import locked_keys
 from backendai.web.requests import PageRequest
-from backendai.web.resources import rooms_for
+from backendai.web.resources import RoomBars, rooms_for
 
 _ONLY_LOOK = ("review", "owner")
 
@@ -76,7 +76,7 @@ def launch(request: PageRequest) -> HttpResponse:
             return _to_the_list(request, launched)
     context = {
         "allocation": allocation_of(form, owner, request.user),
-        "rooms": rooms,
+        "rooms": _shown_rooms(request, rooms, form, owner),
         "builds": build_by_image(builds_for(owner)),
         "refill": refill,
         "owner": owner,
@@ -88,6 +88,16 @@ def launch(request: PageRequest) -> HttpResponse:
     page = render(request, "web/launch/page.html", context | filled | _shown(request, form))
     page.status_code = 422 if request.method == "POST" and (form.errors or context["unknown_owner"]) else 200
     return page
+
+
+def _shown_rooms(
+    request: PageRequest, rooms: Sequence[RoomBars], form: LaunchForm, owner: User
+) -> list[RoomBars] | None:
+    """Return the free resources; in the form's group over the agents that can run the image. None: hidden."""
+    if not may_see_room(request.user):
+        return None
+    ground = ground_of(form, owner, request.user)
+    return [room_of(ground, each.waiting) if ground and each.group == ground.found.group else each for each in rooms]
 
 
 def _form(

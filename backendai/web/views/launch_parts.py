@@ -12,9 +12,11 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST
 
 from backendai.compute.status import Status
+from backendai.planning.room import waiting_in
 from backendai.planning.turns import Busy
 from backendai.web.launcher.allocation import allocation_of
 from backendai.web.launcher.form import LaunchForm
+from backendai.web.launcher.ground import ground_of, may_see_room, room_of
 from backendai.web.launcher.owner import asked_owner
 from backendai.web.launcher.review import review_of
 from backendai.web.outlook import outlook_of_form
@@ -27,8 +29,11 @@ from backendai.web.requests import PageRequest
 def launch_amounts(request: PageRequest) -> HttpResponse:
     """Return the presets and the bounds of every amount for the form's current state."""
     form = _form(request)
-    allocation = allocation_of(form, asked_owner(request).owner, request.user)
-    return render(request, "web/launch/_amounts.html", {"form": form, "allocation": allocation})
+    owner = asked_owner(request).owner
+    context: dict[str, Any] = {"form": form, "allocation": allocation_of(form, owner, request.user)}
+    if may_see_room(request.user) and (ground := ground_of(form, owner, request.user)):
+        context["room"] = room_of(ground, waiting_in(ground.found.group))
+    return render(request, "web/launch/_amounts.html", context)
 
 
 @require_POST
