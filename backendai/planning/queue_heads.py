@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Count, F, Window
+from django.db.models import Count, F, Min, Q, Window
 from django.db.models.functions import RowNumber
 
 from backendai.accounts.models import User
@@ -40,6 +41,17 @@ class Head:
     others: int
 
 
+@dataclass(frozen=True, slots=True)
+class Holders:
+    """The sessions that hold slots in a group. ``own``: the ``MOST_HOLDERS`` of the user that have held slots longest,
+    of ``number``. ``others``: the number of sessions of others. ``first_end``: the earliest known end of all."""
+
+    own: tuple[ComputeSession, ...]
+    number: int
+    others: int
+    first_end: datetime | None
+
+
 def heads_of(user: User, groups: Sequence[ResourceGroup]) -> list[Head]:
     """Return the first session that does not fit, for each group that has one. Checks the first ``MOST_GROUPS`` groups.
     Only sessions that the user may see are included. Three queries."""
@@ -65,6 +77,15 @@ def heads_of(user: User, groups: Sequence[ResourceGroup]) -> list[Head]:
         for pk, group in shown.items()
         if pk in first
     ]
+
+
+def holders_beside(session: ComputeSession, user: User) -> Holders:
+    """Return the sessions that hold slots in the group of a pending session: the user's own, and the number of others.
+    Two queries."""
+    placed: Any = ComputeSession.objects.filter(resource_group=session.resource_group_id, status__in=PLACED)
+    own = placed.filter(owner=user).order_by(F("started_at").asc(nulls_last=True), "pk")[:MOST_HOLDERS]
+    counted = placed.aggregate(all=Count("pk"), mine=Count("pk", filter=Q(owner=user)), first_end=Min("ends_at"))
+    return Holders(tuple(own), counted["mine"], counted["all"] - counted["mine"], counted["first_end"])
 
 
 def _ranked(rows: Any, order: Any, most: int) -> Any:

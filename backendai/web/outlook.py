@@ -21,6 +21,7 @@ from backendai.planning.preview import preview
 from backendai.planning.pulls import PullFirst
 from backendai.planning.turns import Busy, turn_of
 from backendai.scheduler.plan import Reason, Step
+from backendai.scheduler.progress import LACKS_ROOM
 from backendai.scheduler.suggest import Suggestion
 from backendai.texts.messages import in_words
 from backendai.texts.translation import gettext as _
@@ -95,6 +96,11 @@ class Outlook:
     def waits_for_resources(self) -> bool:
         """Whether free resources end the wait."""
         return self.code not in _NO_CHANGE
+
+    @property
+    def lacks_room(self) -> bool:
+        """Whether it waits for what other sessions hold."""
+        return self.code in LACKS_ROOM or self.code == "behind-in-queue"
 
     @property
     def ahead_total(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from datetime import timedelta
 from html import unescape
 from typing import Any
 
@@ -115,6 +116,21 @@ def test_the_page_asks_for_the_outlook_of_a_session_that_waits_and_of_no_other(
     assert 'hx-trigger="look-again"' in page
     assert "data-wait" not in page
     assert part(client, busy) == ""
+
+
+def test_the_holders_of_the_room_are_named_if_they_are_mine_and_counted_if_not(
+    cast: Cast, browse: Browse, busy: ComputeSession
+) -> None:
+    client = browse(cast.alice)
+    assert "1</span> session of others holds resources there. No end is known." in part(client, busy)
+    own = make_running_session(cast.alice, Agent.objects.get(), name="left-open", resources={"cpu": 0.5, "mem": "1g"})
+    ComputeSession.objects.filter(pk=own.pk).update(ends_at=timezone.now() + timedelta(hours=2))
+    text = part(client, busy)
+    assert "You hold resources of this group in 1 session:" in text and "left-open" in text and "bobs-run" not in text
+    assert f'href="{reverse("web:terminate", args=[own.pk])}" data-box="terminate"' in text
+    assert "Earliest known end:" in text
+    ComputeSession.objects.filter(pk=busy.pk).update(starts_at=timezone.now() + timedelta(hours=1))
+    assert "You hold resources" not in part(client, busy), "it does not wait for them"
 
 
 def test_a_suggestion_opens_the_form_with_the_changed_amounts(cast: Cast, browse: Browse, busy: ComputeSession) -> None:

@@ -21,6 +21,7 @@ from backendai.compute.services.ending import terminate_session
 from backendai.compute.services.home_keeping import home_under_way
 from backendai.compute.services.public_apps import is_public
 from backendai.core.errors import UserError
+from backendai.planning.queue_heads import holders_beside
 from backendai.texts.messages import in_words
 from backendai.texts.translation import gettext as _
 from backendai.web.detail.context import detail_context, ending_context, waiting_for
@@ -83,6 +84,8 @@ def outlook(request: PageRequest, session_id: UUID) -> HttpResponse:
     found = find_session(request, session_id)
     ahead = outlook_of(found, request.user, now=timezone.now())
     context = {"outlook": ahead} | ending_context(found, request.user)
+    if ahead and ahead.lacks_room and not ahead.starts:
+        context["holders"] = holders_beside(found, request.user)
     return render(request, "web/_session_outlook.html" if asks_for_part(request) else "web/outlook.html", context)
 
 
