@@ -9,12 +9,16 @@ class Faults {
     this.told = told; // what to do when the shown faults change
     this.list = [];
     this.visited = new WeakSet();
+    this.fresh = new WeakSet(); // what another type of session has brought: nobody has seen it empty yet
     this.typing = null;
     this.mine = [...form.querySelectorAll(".step .invalid-feedback")];
     this.marked = [...form.querySelectorAll(".step [aria-invalid]")];
     this.all = this.mine.length > 0; // the page has told them all already
     form.addEventListener("input", ({ target }) => this.type(this.placeOf(target)));
-    form.addEventListener("change", ({ target }) => this.visited.add(this.placeOf(target)));
+    form.addEventListener("change", ({ target }) => {
+      this.visited.add(this.placeOf(target));
+      if (target.name === "session_type") this.begin();
+    });
     form.addEventListener("focusout", ({ target, relatedTarget }) => this.leave(this.placeOf(target), relatedTarget));
     addEventListener("pointerdown", ({ button }) => (this.pressed = button === 0), true);
     for (const end of ["pointerup", "pointercancel"]) addEventListener(end, () => this.release(), true);
@@ -25,6 +29,15 @@ class Faults {
       name: each.dataset.fault, row: each.dataset.row, part: each.dataset.part, step: each.dataset.step, html: each.innerHTML,
     }));
     this.all ||= all;
+    if (all) this.fresh = new WeakSet();
+    this.show();
+  }
+  // The fields of the chosen type appear.
+  begin() {
+    for (const place of this.form.querySelectorAll(".batch-only .field")) {
+      this.visited.delete(place);
+      this.fresh.add(place);
+    }
     this.show();
   }
   get signature() {
@@ -74,6 +87,7 @@ class Faults {
     if (!field) return true;
     const place = this.placeOf(field);
     if (place === this.typing) return before.has(place);
+    if (this.fresh.has(place) && !field.value?.trim()) return this.visited.has(place);
     if (this.all || field.value?.trim() || field.matches("[type=radio], [type=checkbox], [type=file]")) return true;
     return this.visited.has(place);
   }

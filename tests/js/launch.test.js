@@ -136,6 +136,23 @@ describe("what is wrong stands at its field", () => {
     page.take([BAD_NAME]);
     assert.equal(page.all("#id_name_error").length, 1, "what is said already stays said while it is typed at");
   });
+  test("what another type brings is not said to be empty before somebody was there, even after all was told", () => {
+    const page = faulty();
+    const batch = page.window.document.createElement("div");
+    batch.className = "batch-only";
+    const command = page.find("#id_startup_command").closest(".field");
+    command.replaceWith(batch);
+    batch.append(command);
+    page.find(".step").insertAdjacentHTML("afterbegin", '<input type="radio" name="session_type" value="batch" data-program>');
+    page.run('faults.pass(document.querySelector(".step"))');
+    page.take([], true);
+    page.find("[name=session_type]").dispatchEvent(new page.window.Event("change", { bubbles: true }));
+    page.take([NO_COMMAND]);
+    assert.equal(page.all(".invalid-feedback").length, 0);
+    assert.deepEqual(page.steps(), []);
+    page.leave("#id_startup_command");
+    assert.equal(page.find("#id_startup_command_error").textContent, "It needs a command.");
+  });
   test("what is only empty is not said before somebody was there or all is told", () => {
     for (const told of [(page) => page.leave("#id_startup_command"), (page) => page.take([NO_COMMAND], true), (page) => page.run('faults.pass(document.querySelector(".step"))')]) {
       const page = faulty();

@@ -139,6 +139,15 @@ def test_without_scripts_a_button_shows_the_review_and_launches_nothing(
     assert not ComputeSession.objects.exists()
 
 
+@pytest.mark.parametrize("elements", [{"array_size": "20"}, {"matrix": "lr = 1, 2, 3, 4\nseed = 1, 2, 3, 4, 5"}])
+def test_an_array_shows_the_amounts_of_all_its_elements(
+    cast: Cast, browse: Browse, form: dict[str, Any], elements: dict[str, str]
+) -> None:
+    batch = {"session_type": "batch", "startup_command": "true", "name": "sweep", "cpu": "0.1", "mem": "256m"}
+    page = text_of(reviewed(browse(cast.alice), form | batch | elements)).replace("\N{NO-BREAK SPACE}", " ")
+    assert "Total allocation 20 × 0.1 CPU · 256 MiB up to 2 CPU · 5 GiB at once" in page
+
+
 def test_several_sessions_are_launched_with_numbers(cast: Cast, browse: Browse, form: dict[str, Any]) -> None:
     client = browse(cast.alice)
     answer = client.post(reverse("web:launch"), form | {"name": "sweep", "count": "3", "go": "launch"})

@@ -175,17 +175,28 @@ class Review:
         return self.form.how_many() if self.checked else int(self.data.get("count") or 1)
 
     @property
+    def elements(self) -> int:
+        """The number of sessions that the array makes; 0 for none."""
+        return self.form.elements() if self.data else 0
+
+    @property
     def number(self) -> int:
         """The number of kernels of all sessions."""
-        return self.kernels * self.sessions
+        return self.kernels * (self.elements or self.sessions)
+
+    @property
+    def of_one(self) -> Slots | None:
+        """The amounts of one session, or of one element of an array."""
+        if self.checked:
+            return self.checked.total
+        amounts = self.amounts
+        return None if amounts is None else amounts * self.kernels
 
     @property
     def total(self) -> Slots | None:
-        """The amounts of all kernels of all sessions."""
-        if self.checked:
-            return self.checked.total * self.sessions
-        amounts = self.amounts
-        return None if amounts is None else amounts * self.number
+        """The amounts of all kernels of all sessions, or of all elements of an array."""
+        one = self.of_one
+        return None if one is None else one * (self.elements or self.sessions)
 
     @property
     def roles(self) -> Sequence[CheckedRole]:
