@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from backendai.accounts.duration_field import short_duration
 from backendai.core.errors import UserError
 from backendai.core.messages import Message
 from backendai.core.names import check_catalogue_name
@@ -49,9 +50,9 @@ def _times(checker: IdleChecker) -> Iterator[tuple[str, str]]:
             yield (
                 field,
                 Message(
-                    "It is {seconds} s; at least {seconds_2} s is needed.",
-                    seconds=f"{value.total_seconds():g}",
-                    seconds_2=f"{least.total_seconds():g}",
+                    "It is {written}; at least {least} is needed.",
+                    written=short_duration(value),
+                    least=short_duration(least),
                 ),
             )
         elif value > most:
@@ -68,9 +69,9 @@ def _warning(checker: IdleChecker) -> Iterator[tuple[str, str]]:
         return
     if warning > limit / 2:
         text = Message(
-            "It is {seconds} s; at most half of the limit, {seconds_2} s.",
-            seconds=f"{warning.total_seconds():g}",
-            seconds_2=f"{limit.total_seconds() / 2:g}",
+            "It is {written}; at most half of the limit, {most}.",
+            written=short_duration(warning),
+            most=short_duration(limit / 2),
         )
         yield "warning", text
 

@@ -42,7 +42,7 @@ def test_a_rule_warns_in_the_open_page_and_one_click_gives_more_time(visit: Visi
     form.get_by_label("Warning period").fill("40s")
     form.get_by_label("The whole site").check()
     form.get_by_role("button", name="Save").click()
-    expect(form.get_by_text("at least 60 s is needed")).to_be_visible()
+    expect(form.get_by_text("at least 1m is needed")).to_be_visible()
     assert admin.faults_in_every_light() == []
     form.get_by_label("After").fill("3m")
     form.get_by_label("Warning period").fill("90s")

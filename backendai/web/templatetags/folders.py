@@ -14,6 +14,7 @@ from backendai.storage.models import Folder, StorageHost
 from backendai.storage.status import FolderStatus, QuotaMode
 from backendai.texts.messages import in_words
 from backendai.texts.translation import gettext as _
+from backendai.texts.translation import ngettext
 from backendai.web.folders.access import used_percent
 from backendai.web.folders.forms import rights_words
 from backendai.web.folders.writers import Change
@@ -93,6 +94,10 @@ def change_words(change: Change) -> SafeString:
     """Return during which session a file changed, as a link to the session."""
     link = format_html('<a href="{}"><bdi>{}</bdi></a>', reverse("web:session", args=[change.session_id]), change.name)
     if change.others:
-        text = _("probably while {session} ran, or {number} others")
+        text = ngettext(
+            "probably while {session} ran, or another session",
+            "probably while {session} ran, or {number} other sessions",
+            change.others,
+        )
         return format_html(text, session=link, number=change.others)
     return format_html(_("while {session} ran"), session=link)

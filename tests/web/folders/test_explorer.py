@@ -312,8 +312,10 @@ def test_a_file_says_while_which_session_it_changed(
     (entry,) = alice.get(page(data)).context["entries"]
     assert (entry["change"].name, entry["change"].others) == ("train-7", 0)
     SessionMount.objects.update(sub_path="")
-    (entry,) = alice.get(page(data)).context["entries"]
+    answer = alice.get(page(data))
+    (entry,) = answer.context["entries"]
     assert entry["change"].others == 1
+    assert "ran, or another session" in text(answer)
 
 
 def test_a_large_directory_takes_no_more_queries_than_a_small_one(

@@ -79,6 +79,8 @@ def test_an_active_checker_without_a_place_is_not_saved(dana: Client) -> None:
 def test_what_is_wrong_is_said_at_its_field(dana: Client, field: str, value: Any) -> None:
     answer = dana.post(f"{CHECKERS}new/", QUIET | {field: value})
     assert (answer.status_code, list(answer.context["form"].errors)) == (422, [field])
+    if field == "warning":
+        assert answer.context["form"].errors[field] == ["It is 50m; at most half of the limit, 30m."]
     assert not IdleChecker.objects.exists()
 
 
