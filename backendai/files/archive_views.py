@@ -140,6 +140,9 @@ async def _take(batch: _Batch, reader: TarReader, member: Member, outcome: Outco
     if member.kind not in ("file", "directory", "link"):
         outcome.refuse({"path": shown(member.name)["name"]}, f"{member.kind}-refused")
         return None
+    if member.mtime is None:
+        outcome.refuse({"path": shown(member.name)["name"]}, "bad-time")
+        return None
     mode = (member.mode & _USUAL_MODES) | _READABLE
     item = Item(parts, member.kind, mode, member.mtime, target=member.target, size=member.size)
     if member.kind != "file":

@@ -89,17 +89,17 @@ async def save_text(request: web.Request) -> web.Response:
     """Save a text file, unless it has changed since it was opened."""
     asked, parts = admit(request, "edit"), query_path(request)
     expected = _expected(request)
-    text = await request.content.read(LARGEST_TEXT + 1)
-    while len(text) <= LARGEST_TEXT and (more := await request.content.read(LARGEST_TEXT + 1 - len(text))):
-        text += more
-    if len(text) > LARGEST_TEXT:
-        raise Refusal(413, "too-large", f"Texts of up to {LARGEST_TEXT} bytes can be saved.", limit=LARGEST_TEXT)
+    text = bytearray()
+    async for piece in request.content.iter_any():
+        text += piece
+        if len(text) > LARGEST_TEXT:
+            raise Refusal(413, "too-large", f"Texts of up to {LARGEST_TEXT} bytes can be saved.", limit=LARGEST_TEXT)
     try:
         text.decode()
     except UnicodeDecodeError as error:
         raise Refusal(422, "not-text", "The text is not UTF-8.") from error
     async with asked.room(len(text)) as room:
-        etag = await asked.run(content.write_text, parts, text, expected=expected, now=asked.now)
+        etag = await asked.run(content.write_text, parts, bytes(text), expected=expected, now=asked.now)
         room.wrote(len(text))
     return web.json_response({"etag": etag}, headers={"ETag": f'"{etag}"'})
 

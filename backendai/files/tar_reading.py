@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import tarfile
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from aiohttp.streams import StreamReader
 
@@ -13,8 +14,10 @@ from backendai.files.refusals import Refusal
 
 MOST_MEMBERS = 500_000
 LARGEST_MEMBER = 2**44
+MOST_EXTENDED, MOST_EXTENDED_BYTES = 16, 64 * 1024  # extended headers of one member, and bytes in all of them
 _BLOCK = tarfile.BLOCKSIZE
-_LARGEST_HEADER = 64 * 1024
+_EARLIEST, _LATEST = -(2.0**31), 2.0**40  # seconds; what file systems support
+_ALL_MODES = 0o7777
 _PIECE = 2**20
 _KINDS = {
     tarfile.REGTYPE: "file",
@@ -25,18 +28,22 @@ _KINDS = {
     tarfile.LNKTYPE: "hard-link",
 }
 _LONG_NAME, _LONG_LINK = tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK
-_PAX, _PAX_OF_SUN, _PAX_FOR_ALL = tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.XGLTYPE
+_PAX_FOR_ALL = tarfile.XGLTYPE
+_EXTENDED = (_LONG_NAME, _LONG_LINK, tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE, _PAX_FOR_ALL)
+_USED_RECORDS, _SPARSE = ("path", "linkpath", "size", "mtime"), "GNU.sparse"
+_LONGEST_LENGTH = 8  # digits and a space: more than any header holds
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A member's header; only its size is validated."""
+    """A member's header: its numbers are within limits, its paths are not validated. ``mtime``: None if it is no
+    number."""
 
     name: bytes
     kind: str
     size: int
     mode: int
-    mtime: float
+    mtime: float | None
     target: bytes
 
 
@@ -75,6 +82,7 @@ class TarReader:
 
     async def _next(self) -> Member | None:
         more: dict[str, bytes] = {}
+        headers = size = 0
         while True:
             header = await self._exactly(_BLOCK)
             if not header.strip(b"\0"):
@@ -84,46 +92,41 @@ class TarReader:
             except tarfile.HeaderError as error:
                 message = "This is not a tar archive (compressed ones are not taken)."
                 raise Refusal(422, "bad-archive", message) from error
-            if not 0 <= info.size <= LARGEST_MEMBER:
-                raise Refusal(422, "bad-archive", "A member of the archive has an impossible size.")
-            if info.type in (_LONG_NAME, _LONG_LINK):
-                more["path" if info.type == _LONG_NAME else "linkpath"] = (await self._small(info)).rstrip(b"\0")
-            elif info.type in (_PAX, _PAX_OF_SUN):
-                more |= _records(await self._small(info))
-            elif info.type == _PAX_FOR_ALL:
-                await self._small(info)
-            else:
+            if info.type not in _EXTENDED:
                 return self._described(info, more)
+            headers, size = headers + 1, size + info.size
+            if info.size < 0 or size > MOST_EXTENDED_BYTES or headers > MOST_EXTENDED:
+                message = (
+                    f"A member of the archive has more than {MOST_EXTENDED} extended headers, or more than "
+                    f"{MOST_EXTENDED_BYTES} bytes in them. Make it without extended attributes."
+                )
+                raise Refusal(422, "bad-archive", message, limit=MOST_EXTENDED_BYTES)
+            data = await self._exactly(info.size)
+            await self._exactly(-info.size % _BLOCK)
+            if info.type in (_LONG_NAME, _LONG_LINK):
+                more["path" if info.type == _LONG_NAME else "linkpath"] = data.rstrip(b"\0")
+            elif info.type != _PAX_FOR_ALL:
+                more |= _records(data)
 
     def _described(self, info: tarfile.TarInfo, more: dict[str, bytes]) -> Member:
-        if info.type == tarfile.GNUTYPE_SPARSE or any(key.startswith("GNU.sparse") for key in more):
+        if info.type == tarfile.GNUTYPE_SPARSE or _SPARSE in more:
             raise Refusal(422, "bad-archive", "Archives with sparse files are not taken: make it without --sparse.")
-        member = Member(
-            _bytes(info.name), _KINDS.get(info.type, "other"), info.size, info.mode, info.mtime, _bytes(info.linkname)
-        )
-        if "path" in more:
-            member = replace(member, name=more["path"])
-        if "linkpath" in more:
-            member = replace(member, target=more["linkpath"])
-        try:
-            member = replace(
-                member, size=int(more.get("size", member.size)), mtime=float(more.get("mtime", member.mtime))
-            )
-        except ValueError as error:
-            raise Refusal(422, "bad-archive", "A number in the archive is none.") from error
-        if not 0 <= member.size <= LARGEST_MEMBER:
+        size = _number(more.get("size", info.size))
+        if size is None or not 0 <= size <= LARGEST_MEMBER or size != int(size):
             raise Refusal(422, "bad-archive", "A member of the archive has an impossible size.")
+        mtime = _number(more.get("mtime", info.mtime))
+        member = Member(
+            more.get("path", _bytes(info.name)),
+            _KINDS.get(info.type, "other"),
+            int(size),
+            info.mode & _ALL_MODES,
+            None if mtime is None else min(max(mtime, _EARLIEST), _LATEST),
+            more.get("linkpath", _bytes(info.linkname)),
+        )
         # A hard link's header may contain its target's size, although no bytes follow.
         self._left = member.size if member.kind in ("file", "other") else 0
         self._filling = -self._left % _BLOCK
         return member
-
-    async def _small(self, info: tarfile.TarInfo) -> bytes:
-        if info.size > _LARGEST_HEADER:
-            raise Refusal(422, "bad-archive", f"A header in the archive has more than {_LARGEST_HEADER} bytes.")
-        data = await self._exactly(info.size)
-        await self._exactly(-info.size % _BLOCK)
-        return data
 
     async def _exactly(self, size: int) -> bytes:
         try:
@@ -137,16 +140,29 @@ def _cut_off() -> Refusal:
 
 
 def _records(data: bytes) -> dict[str, bytes]:
-    """Return the records of an extended header: each consists of its own length, a key and a value."""
+    """Return the used records of an extended header: each consists of its own length, a key and a value."""
     found: dict[str, bytes] = {}
-    while data.strip(b"\0"):
-        length, space, _ = data.partition(b" ")
-        if not space or not length.isdigit() or not len(length) + 3 <= int(length[:9]) <= len(data):
+    at, end = 0, len(data.rstrip(b"\0"))
+    while at < end:
+        length, space, _ = data[at : at + _LONGEST_LENGTH].partition(b" ")
+        following = at + int(length) if space and length.isdigit() else 0
+        if not at + len(length) + 3 <= following <= len(data):
             raise Refusal(422, "bad-archive", "A header in the archive cannot be read.")
-        record, data = data[: int(length)], data[int(length) :]
-        key, _, value = record[len(length) + 1 : -1].partition(b"=")
-        found[key.decode(errors="replace")] = value
+        key, _, value = data[at + len(length) + 1 : following - 1].partition(b"=")
+        name = key.decode(errors="replace")
+        if name in _USED_RECORDS or name.startswith(_SPARSE):
+            found[_SPARSE if name.startswith(_SPARSE) else name] = value
+        at = following
     return found
+
+
+def _number(text: bytes | float) -> float | None:
+    """Return a finite number of a header; None for anything else."""
+    try:
+        number = float(text)
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
 
 
 def _bytes(text: str) -> bytes:

@@ -27,7 +27,6 @@ SKIP_EQUAL, ALL, NEVER, KEEP_BOTH = "skip-equal", "all", "never", "keep-both"
 MODES = (SKIP_EQUAL, ALL, NEVER, KEEP_BOTH)
 _MOST_OPEN = 64
 _MOST_TOLD = 1000
-_LATEST = 2**40  # seconds; the largest time that file systems support
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,9 +191,8 @@ def _prepare(incoming: int, parents: Parents, item: Item, overwrite: str, outcom
 
 
 def set_time(descriptor: int, mtime: float) -> None:
-    """Set a file's time to that in the archive, if it is valid."""
-    if 0 <= mtime < _LATEST:
-        os.utime(descriptor, (mtime, mtime))
+    """Set a file's time to that in the archive."""
+    os.utime(descriptor, (mtime, mtime))
 
 
 def link_stays_inside(parts: Parts, target: bytes) -> bool:

@@ -197,11 +197,11 @@ async def answer_of(
     """Yield the first line of an answer, and the bytes after it. Raises the errors of ``ask``."""
     meter.touch(target.session_id)
     async with opened(target, _line(question), seconds=None) as response:
-        head, rest = b"", b""
-        while b"\n" not in head and len(head) <= LARGEST_ANSWER and (piece := await response.content.readany()):
-            head += piece
-        head, _, rest = head.partition(b"\n")
-        yield _checked(head), _content(response, rest)
+        head, rest, ending = bytearray(), b"", b""
+        while not ending and len(head) <= LARGEST_ANSWER and (piece := await response.content.readany()):
+            line, ending, rest = piece.partition(b"\n")
+            head += line
+        yield _checked(bytes(head)), _content(response, rest)
 
 
 async def _content(response: aiohttp.ClientResponse, first: bytes) -> AsyncIterator[bytes]:

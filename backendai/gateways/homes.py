@@ -44,19 +44,21 @@ async def _unframed(content: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
     Each has 4 bytes of length first; a length of 0 ends the stream. Raises NodeUnreachable if that end is missing.
     """
-    held = b""
+    held = bytearray()
     async for piece in content:
         held += piece
-        while len(held) >= 4:
-            length = int.from_bytes(held[:4], "big")
+        at = 0  # cut off once for a piece: a guest may send thousands of tiny chunks in one
+        while len(held) >= at + 4:
+            length = int.from_bytes(held[at : at + 4], "big")
             if length == 0:
                 return
             if length > _LARGEST_CHUNK:
                 raise NodeUnreachable("the archive of a home folder cannot be read")
-            if len(held) < 4 + length:
+            if len(held) < at + 4 + length:
                 break
-            yield held[4 : 4 + length]
-            held = held[4 + length :]
+            yield bytes(held[at + 4 : at + 4 + length])
+            at += 4 + length
+        del held[:at]
     raise NodeUnreachable("the archive of a home folder broke off")
 
 

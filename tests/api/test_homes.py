@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from asgiref.sync import sync_to_async
@@ -15,7 +17,7 @@ from django.test import AsyncClient
 from backendai.agent.backends import simulated_guest
 from backendai.agent.guest.guest import Guest
 from backendai.compute.models import ComputeSession
-from backendai.gateways import guests
+from backendai.gateways import guests, homes
 from backendai.wire import runs
 from tests.api.callers import SESSIONS, Caller
 from tests.api.test_runs import node
@@ -41,6 +43,24 @@ def session(cast: Cast, home: Path) -> Iterator[ComputeSession]:
     session = make_running_session(cast.alice)
     with node(session):
         yield session
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("size", [1, 7, 2**20], ids=["bytes", "parts", "whole"])
+async def test_tiny_chunks_of_an_archive_are_read_however_they_come(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = b"\0\0\0\1a\0\0\0\2bc" * (20 if size == 1 else 20_000) + bytes(4)
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for at in range(0, len(sent), size):
+            yield sent[at : at + size]
+
+    @asynccontextmanager
+    async def answer_of(*_: object) -> AsyncIterator[Any]:
+        yield {}, pieces()
+
+    monkeypatch.setattr(homes, "answer_of", answer_of)
+    async with homes.zip_of(mock.Mock(), [""]) as content:
+        assert b"".join([piece async for piece in content]) == b"abc" * (20 if size == 1 else 20_000)
 
 
 def put(caller: Caller, address: str, content: bytes, **headers: str) -> Any:

@@ -158,6 +158,17 @@ async def test_modes_of_an_archive_give_nobody_more_rights(portal: Portal) -> No
     assert stat.S_IMODE((portal.data / "locked").stat().st_mode) == 0o600
 
 
+def extended(*records: bytes, kind: bytes = tarfile.XHDTYPE) -> bytes:
+    """One extended header with these records, each with its own length."""
+    content = b"".join(b"%d %s\n" % (length, record) for record in records for length in [_whole_length(record)])
+    return special("x", kind, size=len(content)).tobuf() + content + bytes(-len(content) % 512)
+
+
+def _whole_length(record: bytes) -> int:
+    digits = next(digits for digits in range(1, 9) if len(str(len(record) + 2 + digits)) == digits)
+    return len(record) + 2 + digits
+
+
 def _broken(edit: Any) -> bytes:
     data = bytearray(tar_of(("f", b"x")))
     edit(data)
@@ -187,6 +198,8 @@ def _with_size(text: bytes) -> bytes:
         (special("x", tarfile.GNUTYPE_LONGNAME, size=2**20).tobuf() + bytes(2**20), 422),
         (special("x", tarfile.XHDTYPE, size=512).tobuf() + b"99999999999 path=x\n".ljust(512, b"\0"), 422),
         (special("x", tarfile.XHDTYPE, size=512).tobuf() + b"nonsense".ljust(512, b"\0"), 422),
+        (extended(b"size=nan") + tar_of(("f", b"")), 422),
+        (extended(b"size=1.5") + tar_of(("f", b"")), 422),
         (special("x", tarfile.XHDTYPE, size=512).tobuf() + b"12 size=-1\n".ljust(512, b"\0") + tar_of(("f", b"")), 422),
         (special("x", tarfile.GNUTYPE_SPARSE).tobuf(tarfile.GNU_FORMAT) + bytes(1024), 422),
         (b"\x1f\x8b\x08\0" + bytes(600), 422),
@@ -196,6 +209,78 @@ async def test_what_is_no_archive_is_refused_and_leaves_nothing(portal: Portal, 
     await put(portal, archive, status)
     assert [name for name in os.listdir(portal.data) if name != "f"] == []
     assert os.listdir(portal.incoming) == []
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        extended(*(b"k%d=v" % number for number in range(6000))),
+        extended(b"comment=" + b"x" * 60_000, kind=tarfile.XGLTYPE),
+        special("x", tarfile.GNUTYPE_LONGNAME, size=60_000).tobuf() + bytes(60_000 + -60_000 % 512),
+        extended(b"a=b"),
+    ],
+    ids=["many records", "global", "long name", "small"],
+)
+async def test_headers_without_a_member_are_refused_by_their_amount(
+    portal: Portal, monkeypatch: pytest.MonkeyPatch, header: bytes
+) -> None:
+    taken: list[int] = []
+    real = tar_reading.TarReader._exactly
+
+    async def count(self: tar_reading.TarReader, size: int) -> bytes:
+        taken.append(size)
+        return await real(self, size)
+
+    monkeypatch.setattr(tar_reading.TarReader, "_exactly", count)
+    refusal = await put(portal, header * (30 * 2**20 // len(header)), 422)
+    assert (refusal["code"], refusal["limit"]) == ("bad-archive", 64 * 1024)
+    assert sum(taken) < 140_000
+
+
+async def test_of_extended_headers_only_what_is_used_is_kept() -> None:
+    header = extended(*(b"k%d=v" % number for number in range(4000)), b"path=p", b"mtime=1.5", b"GNU.sparse.major=1")
+    assert tar_reading._records(header[512:]) == {"path": b"p", "mtime": b"1.5", "GNU.sparse": b"1"}
+
+
+async def test_sixteen_extended_headers_of_a_member_are_taken(portal: Portal) -> None:
+    headers = extended(b"path=" + b"a" * 200) * 16
+    assert (await put(portal, headers + tar_of(("f", b"x"))))["written"] == 1
+    assert os.listdir(portal.data) == ["a" * 200]
+
+
+@pytest.mark.parametrize(
+    ("text", "taken"),
+    [
+        (b"nan", None),
+        (b"soon", None),
+        (b"", None),
+        (b"inf", None),
+        (b"-1e400", None),
+        (b"9" * 5000, None),
+        (b"1e300", 2**40),
+        (b"-100.5", -101),
+        (b"-1e12", -(2**31)),
+    ],
+)
+async def test_an_odd_time_spoils_neither_the_archive_nor_the_server(
+    portal: Portal, text: bytes, taken: int | None
+) -> None:
+    archive = tar_of(("before", b"x"))[:1024] + extended(b"mtime=" + text) + tar_of(("odd", b"x"), ("after", b"x"))
+    answer = await put(portal, archive)
+    names = {path.name for path in portal.data.iterdir()}
+    if taken is None:
+        assert answer["refused"] == [{"path": "odd", "code": "bad-time"}]
+        assert names == {"before", "after"}
+    else:
+        assert (answer["refused"], names) == ([], {"before", "odd", "after"})
+        limits = (os.stat(portal.data / "odd").st_mtime, taken)  # some file systems end earlier
+        assert int(limits[0]) == taken or abs(limits[0]) < abs(limits[1])
+
+
+async def test_numbers_of_plain_headers_are_bounded(portal: Portal) -> None:
+    info = special("f", tarfile.REGTYPE, mtime=2**80, mode=2**40 + 0o777, uid=2**50)
+    assert (await put(portal, info.tobuf(tarfile.GNU_FORMAT) + bytes(1024)))["written"] == 1
+    assert stat.S_IMODE((portal.data / "f").stat().st_mode) == 0o755
 
 
 async def test_files_before_a_cut_are_kept_whole(portal: Portal) -> None:
