@@ -17,7 +17,7 @@ from backendai.core.beneath import Parts
 from backendai.core.errors import UserError
 from backendai.core.path_texts import decode_raw, encode_raw
 from backendai.core.tree_walk import walk_names
-from backendai.files.long_lists import Names, names_of
+from backendai.files.long_lists import LongList, Names, names_of
 from backendai.files.refusals import Refusal
 from backendai.files.tree import FolderTree, read_size
 
@@ -91,15 +91,17 @@ def read_entry(tree: FolderTree, parts: Parts) -> dict[str, Any]:
         os.close(directory)
 
 
-def read_page(tree: FolderTree, parts: Parts, order: Order) -> dict[str, Any]:
+def read_page(tree: FolderTree, parts: Parts, order: Order, *, is_quick: bool = False) -> dict[str, Any]:
     """Return one page of a directory, subdirectories first. Above 20,000 entries it is always sorted by name, which the
-    result says."""
+    result says. ``is_quick``: raises LongList above 20,000 entries, unless their names are known."""
     directory = beneath.open_directory(tree.data, parts, follow=True)
     try:
-        names = names_of(directory)
+        names = names_of(directory, MOST_SORTED if is_quick else None)
         is_sorted = order.by == "name" or len(names) <= MOST_SORTED
         if order.by == "name" and not order.descending:
             chosen, following = _cut_sorted(names, order)
+        elif is_quick and len(names) > MOST_SORTED:
+            raise LongList
         else:
             # Directories come first in both orders.
             keys: list[Key] = [(is_file is not order.descending, name) for is_file, name in names]

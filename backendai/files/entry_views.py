@@ -14,6 +14,7 @@ from aiohttp import web
 from backendai.core.beneath import Parts
 from backendai.files import changes, entries, trash
 from backendai.files.entries import MOST_PER_PAGE, Order
+from backendai.files.long_lists import LongList
 from backendai.files.operations import Result, carry_out
 from backendai.files.progress import Progress
 from backendai.files.refusals import Refusal
@@ -57,8 +58,12 @@ async def list_entries(request: web.Request) -> web.Response:
     if by not in _SORTS or order not in ("asc", "desc"):
         raise Refusal(422, "bad-value", "Lists are sorted by name, size or mtime, in the order asc or desc.")
     limit = whole(query.get("limit"), "limit", 200, least=1, most=MOST_PER_PAGE)
-    wanted = Order(by, order == "desc", limit, query.get("after", ""))
-    return web.json_response(await asked.run(entries.read_page, query_path(request), wanted))
+    wanted, parts = Order(by, order == "desc", limit, query.get("after", "")), query_path(request)
+    try:
+        page = await asked.run(entries.read_page, parts, wanted, is_quick=True)
+    except LongList:
+        page = await asked.run_long(entries.read_page, parts, wanted)
+    return web.json_response(page)
 
 
 async def show_entry(request: web.Request) -> web.Response:
@@ -135,7 +140,7 @@ async def list_trash(request: web.Request) -> web.Response:
     """Return the deleted entries in the trash."""
     asked = admit(request, "view")
     limit = whole(request.query.get("limit"), "limit", 200, least=1, most=MOST_PER_PAGE)
-    return web.json_response(await asked.run(trash.list_trash, after=request.query.get("after", ""), limit=limit))
+    return web.json_response(await asked.run_long(trash.list_trash, after=request.query.get("after", ""), limit=limit))
 
 
 async def restore_item(request: web.Request) -> web.Response:
@@ -155,7 +160,7 @@ async def purge_item(request: web.Request) -> web.Response:
 async def empty_trash(request: web.Request) -> web.Response:
     """Purge all items of the trash."""
     asked = admit(request, "edit")
-    return _removing(asked, await asked.run(_hide_all))
+    return _removing(asked, await asked.run_long(_hide_all))
 
 
 def _hide_all(tree: FolderTree) -> list[bytes]:

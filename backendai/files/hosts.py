@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -21,6 +22,9 @@ T = TypeVar("T")
 # Slow disks are waited for. A disk on which not even the marker can be read counts as silent, within 2.6 s.
 _PROBE_AFTER, _SILENT_AFTER, _LOOK_EVERY = 1.5, 1.0, 0.1
 _QUICK, _LONG = 6, 3  # threads
+_QUICK_EACH, _LONG_EACH = 2, 1  # of which one visitor gets so many
+# Whom the current request, and the work that it starts, is for: threads are shared fairly between visitors.
+VISITOR: ContextVar[str] = ContextVar("visitor", default="")
 # Each kind of background work has its own threads: clones that take hours do not delay removals.
 BACKGROUND = {"clone": 2, "measure": 2, "remove": 2, "operation": 4, "sweep": 1}
 
@@ -31,9 +35,11 @@ class Host:
     def __init__(self, name: str, root: Path, *, deployment: str) -> None:
         self.name, self.root, self.deployment = name, root, deployment
         self.silent = False
-        self._quick = Workers(f"{name}-quick", _QUICK)
-        self._long = Workers(f"{name}-long", _LONG)
-        self._background = {kind: Workers(f"{name}-{kind}", most) for kind, most in BACKGROUND.items()}
+        self._quick = Workers(f"{name}-quick", _QUICK, _QUICK_EACH)
+        self._long = Workers(f"{name}-long", _LONG, _LONG_EACH)
+        self._background = {
+            kind: Workers(f"{name}-{kind}", most, max(1, most // 2)) for kind, most in BACKGROUND.items()
+        }
         self._probe = Workers(f"{name}-probe", 1)
         self._watch: asyncio.Task[None] | None = None
 
@@ -70,7 +76,7 @@ class Host:
     ) -> T:
         """Like ``run``, for work that no request waits for: it is not abandoned while the disk is silent. ``kind``: see
         ``BACKGROUND``."""
-        return await self._background[kind].submit(self._call(work, *args, **kwargs)).answer
+        return await self._background[kind].submit(self._call(work, *args, **kwargs), VISITOR.get()).answer
 
     async def fault(self) -> str:
         """Return why this host cannot be used; empty if it can."""
@@ -94,7 +100,7 @@ class Host:
     async def _await(self, workers: Workers, work: Callable[[], T]) -> T:
         if self.silent:
             raise StorageSilent(self.name)
-        call = workers.submit(work)
+        call = workers.submit(work, VISITOR.get())
         if self._watch is None or self._watch.done():
             self._watch = asyncio.create_task(self._look())
         try:

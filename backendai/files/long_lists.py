@@ -48,15 +48,19 @@ _kept: OrderedDict[tuple[int, ...], Names] = OrderedDict()
 _lock = threading.Lock()
 
 
-def names_of(directory: int) -> Names:
-    """Return the names in an open directory."""
+class LongList(Exception):
+    """The directory has more entries than the caller may read now."""
+
+
+def names_of(directory: int, most: int | None = None) -> Names:
+    """Return the names in an open directory. Raises LongList instead of reading more than ``most``."""
     before = os.fstat(directory)
     key = (before.st_dev, before.st_ino, before.st_mtime_ns, before.st_ctime_ns)
     with _lock:
         if (known := _kept.get(key)) is not None:
             _kept.move_to_end(key)
             return known
-    names = _read(directory)
+    names = _read(directory, most)
     after = os.fstat(directory)
     is_settled = time.time_ns() - before.st_ctime_ns > _SETTLED_NS and after.st_ctime_ns == before.st_ctime_ns
     if len(names) >= _LONG and is_settled:
@@ -67,12 +71,14 @@ def names_of(directory: int) -> Names:
     return names
 
 
-def _read(directory: int) -> Names:
+def _read(directory: int, most: int | None) -> Names:
     directories: list[str] = []
     files: list[str] = []
     with os.scandir(directory) as entries:
         for entry in entries:
             (directories if entry.is_dir(follow_symlinks=False) else files).append(entry.name)
+            if most is not None and len(directories) + len(files) > most:
+                raise LongList
     return Names(_sorted(directories), _sorted(files))
 
 

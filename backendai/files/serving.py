@@ -20,7 +20,7 @@ from backendai.core import beneath
 from backendai.core.beneath import Parts
 from backendai.core.path_texts import RAW, bytes_of, decode_raw
 from backendai.files.config import FilesSettings
-from backendai.files.hosts import Host
+from backendai.files.hosts import VISITOR, Host
 from backendai.files.progress import Stopped
 from backendai.files.quota import Ledger, Room
 from backendai.files.refusals import Refusal, as_refusal
@@ -166,6 +166,7 @@ def admit(request: web.Request, rights: TicketRights) -> Asked:
         raise Refusal(403, "not-allowed", "The ticket is for another folder.")
     if not ticket.allows(rights):
         raise Refusal(403, "not-allowed", f"This needs the right to {rights}; you have the right to {ticket.rights}.")
+    VISITOR.set(ticket.account or ("" if ticket.allows("manage") else str(ticket.folder_id)))  # "": the portal itself
     return Asked(server, host, ticket)
 
 

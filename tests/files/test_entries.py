@@ -202,7 +202,8 @@ async def test_a_long_list_is_read_once_and_again_when_it_changes(
     reads: list[int] = []
     monkeypatch.setattr(long_lists, "_LONG", 3)
     monkeypatch.setattr(long_lists, "_SETTLED_NS", -1)
-    monkeypatch.setattr(long_lists, "_read", lambda one, read=long_lists._read: reads.append(one) or read(one))
+    real = long_lists._read
+    monkeypatch.setattr(long_lists, "_read", lambda one, most: reads.append(one) or real(one, most))
     fill(portal.data, "a", "b", "c", "d/x")
     page = await portal.json("GET", "/entries?limit=2")
     following = await portal.json("GET", f"/entries?limit=2&after={page['next']}")

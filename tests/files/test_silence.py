@@ -7,14 +7,19 @@ import ctypes
 import os
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+from uuid import UUID
 
 import pytest
 
 from backendai.core.storage_layout import MARKER, folder_path
-from backendai.files import hosts
+from backendai.files import entries, hosts
+from backendai.files.tree import FolderTree
+from backendai.files.workers import Call, Workers
 from tests.files.conftest import Portal, prepare, running, settings_for
 
 pytestmark = pytest.mark.asyncio
@@ -137,6 +142,93 @@ async def test_work_whose_asker_left_has_ended_before_what_follows(portal: Porta
         await task
     steps.append("after")
     assert steps == ["work", "after"]
+
+
+@contextmanager
+def held(monkeypatch: pytest.MonkeyPatch, name: str, folder_id: UUID) -> Iterator[list[str]]:
+    """A function of ``entries`` waits in this folder; yields the calls that wait or have waited."""
+    free, begun, real = threading.Event(), list[str](), getattr(entries, name)
+
+    def work(tree: FolderTree, *args: object, **more: object) -> object:
+        if tree.meta.id == str(folder_id):
+            begun.append(threading.current_thread().name)
+            free.wait(60)
+        return real(tree, *args, **more)
+
+    monkeypatch.setattr(entries, name, work)
+    try:
+        yield begun
+    finally:
+        free.set()
+
+
+@pytest.mark.parametrize(("name", "path", "threads"), [("read_page", "/entries", 2), ("search", "/search?q=x", 1)])
+async def test_who_asks_much_delays_nobody_else(
+    portal: Portal, monkeypatch: pytest.MonkeyPatch, name: str, path: str, threads: int
+) -> None:
+    neighbour, host = await portal.create(uuid.uuid4()), portal.server.hosts["local"]
+    with held(monkeypatch, name, portal.folder_id) as begun:
+        many = [asyncio.create_task(portal.ask("GET", path)) for _ in range(30)]
+        while len(host._quick._calls) + len(host._long._calls) < 30:
+            await asyncio.sleep(0.01)
+        for _ in range(5):
+            assert (await portal.ask("GET", path, folder_id=neighbour)).status == 200
+        assert len(begun) == threads
+    answers = await asyncio.gather(*many)
+    assert [answer.status for answer in answers] == [200] * 30
+    assert host.stuck() == 0
+
+
+async def test_very_large_directories_are_listed_by_the_threads_for_long_work(
+    portal: Portal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used: list[str] = []
+    real = entries.names_of
+
+    def read(*args: Any) -> Any:
+        used.append(threading.current_thread().name.rpartition("-")[0])
+        return real(*args)
+
+    monkeypatch.setattr(entries, "names_of", read)
+    monkeypatch.setattr(entries, "MOST_SORTED", 3)
+    for number in range(4):
+        (portal.data / str(number)).touch()
+        assert (await portal.json("GET", "/entries"))["total"] == number + 1
+    assert used == ["local-quick"] * 4 + ["local-long"]
+
+
+async def test_a_call_whose_asker_left_before_its_turn_never_starts(portal: Portal) -> None:
+    host, free, steps = portal.server.hosts["local"], threading.Event(), list[int]()
+
+    async def ask(number: int) -> None:
+        hosts.VISITOR.set("one")
+        await host.run(lambda root: (free.wait(60), steps.append(number)))
+
+    tasks = [asyncio.create_task(ask(number)) for number in range(4)]
+    while host.stuck() < 2:
+        await asyncio.sleep(0.01)
+    tasks[2].cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await tasks[2]  # at once, although no thread is free
+    free.set()
+    await asyncio.gather(*(tasks[number] for number in (0, 1, 3)))
+    assert sorted(steps) == [0, 1, 3]
+
+
+async def test_a_person_with_many_folders_is_one_visitor(portal: Portal, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    real = Workers.submit
+
+    def submit(self: Workers, work: Callable[[], Any], visitor: str = "") -> Call:
+        seen.append(visitor)
+        return real(self, work, visitor)
+
+    other = await portal.create(uuid.uuid4())
+    monkeypatch.setattr(Workers, "submit", submit)
+    for folder_id, account in ((portal.folder_id, "x@y.z"), (other, "x@y.z"), (other, "")):
+        ticket = portal.ticket("view", folder_id=folder_id, account=account)
+        await portal.json("GET", "/entries", folder_id=folder_id, headers={"Authorization": f"Bearer {ticket}"})
+    assert seen == ["x@y.z", "x@y.z", str(other)]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")
