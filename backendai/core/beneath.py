@@ -206,15 +206,18 @@ def exists(parent: int, name: bytes) -> bool:
     return True
 
 
-def make_directories(directory: int, parts: Parts, mode: int = 0o755) -> int:
-    """Return the descriptor of a directory below another. Creates the directory and its parents if missing. Follows no
-    links. Raises OSError."""
+def make_directories(
+    directory: int, parts: Parts, mode: int = 0o755, *, before: Callable[[Parts], None] = lambda _: None
+) -> int:
+    """Return the descriptor of a directory below another. Creates the directory and its parents if missing, and calls
+    ``before`` with each path. Follows no links. Raises OSError."""
     here = open_directory(directory, (), follow=False)
-    for part in parts:
+    for number, part in enumerate(parts):
         try:
             try:
                 below = open_directory(here, (part,), follow=False)
             except FileNotFoundError:
+                before(parts[: number + 1])
                 make_directory(here, part, mode)
                 below = open_directory(here, (part,), follow=False)
         finally:

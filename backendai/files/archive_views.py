@@ -6,6 +6,7 @@ import contextlib
 import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
+from dataclasses import replace
 
 from aiohttp import web
 
@@ -15,6 +16,7 @@ from backendai.core.tar_packing import Packed
 from backendai.files import content, packing, unpacking
 from backendai.files.content_views import SAFETY, disposition
 from backendai.files.entries import shown
+from backendai.files.quota import NOTHING, Amount
 from backendai.files.refusals import Refusal
 from backendai.files.serving import ANSWER_STARTED, Asked, admit, query_paths
 from backendai.files.tar_reading import Member, TarReader
@@ -68,7 +70,6 @@ async def upload(request: web.Request) -> web.Response:
     overwrite = request.query.get("overwrite", unpacking.SKIP_EQUAL)
     if overwrite not in unpacking.MODES:
         raise Refusal(422, "bad-value", f"overwrite is one of {', '.join(unpacking.MODES)}.")
-    await asked.require_room(0)
     outcome = Outcome()
     async with AsyncExitStack() as rooms:
         await _unpack(TarReader(request.content), _Batch(asked, overwrite, rooms), outcome)
@@ -105,19 +106,32 @@ class _Batch:
         if self._bytes >= _BATCH_BYTES or len(self._items) >= _BATCH_ITEMS:
             await self.flush(outcome)
 
+    async def reserve(self, item: Item, outcome: Outcome) -> None:
+        """Reserve the space of a large member; if it is missing, once more after the others have replaced files."""
+        replaced = item.parts if self._overwrite in unpacking.REPLACING else None
+        for is_last in (not self._items, True):
+            try:
+                room = self.asked.room(Amount(item.size, 1), replaced=replaced)
+                await self.rooms.enter_async_context(room)
+                return
+            except Refusal:
+                if is_last:
+                    raise
+                await self.flush(outcome)
+
     async def flush(self, outcome: Outcome) -> None:
         """Move the members to their paths."""
         items, self._items, self._bytes = self._items, [], 0
         if not items:
             return
         try:
-            async with self.asked.room(sum(item.size for item in items if item.draft is None)):
-                done = await self.asked.run_long(unpacking.put, items, self._overwrite)
+            async with self.asked.room(NOTHING) as room:
+                done = await self.asked.run_long(unpacking.put, items, self._overwrite, room)
         except Refusal:
             await self.asked.run(unpacking.discard, items)  # the files of large members
             raise
         await self.rooms.aclose()
-        self.asked.wrote(done.bytes)
+        self.asked.wrote(done.bytes, freed=done.freed)
         outcome.add(done)
 
     async def finish(self, outcome: Outcome) -> None:
@@ -144,19 +158,20 @@ async def _take(batch: _Batch, reader: TarReader, member: Member, outcome: Outco
         outcome.refuse({"path": shown(member.name)["name"]}, "bad-time")
         return None
     mode = (member.mode & _USUAL_MODES) | _READABLE
-    item = Item(parts, member.kind, mode, member.mtime, target=member.target, size=member.size)
+    item = Item(parts, member.kind, mode, member.mtime, target=member.target)
     if member.kind != "file":
-        return Item(parts, member.kind, mode, member.mtime, target=member.target)
+        return item
+    item = replace(item, size=member.size)
     if member.size <= _KEPT_IN_MEMORY:
         data = b"".join([piece async for piece in reader.pieces()])
-        return Item(parts, "file", mode, member.mtime, data=data, size=member.size)
-    return Item(parts, "file", mode, member.mtime, draft=await _spool(batch, reader, item), size=member.size)
+        return replace(item, data=data)
+    return replace(item, draft=await _spool(batch, reader, item, outcome))
 
 
-async def _spool(batch: _Batch, reader: TarReader, item: Item) -> bytes:
+async def _spool(batch: _Batch, reader: TarReader, item: Item, outcome: Outcome) -> bytes:
     """Write a large member to ``incoming``; return the name of its file there."""
     asked = batch.asked
-    await batch.rooms.enter_async_context(asked.room(item.size))
+    await batch.reserve(item, outcome)
     draft = await asked.run(content.begin)
     try:
         async for data in _joined(reader):

@@ -210,10 +210,8 @@ class _Copy:
                     raise
                 path = shown_path(parts)["path"]
                 raise Refusal(refusal.status, refusal.code, f"{path}: {refusal.message}") from error
-        if found is None:
-            self.copied(1)
-            return []
-        return [_Directory(parts, to, found)]
+        self.copied(1)
+        return [] if found is None else [_Directory(parts, to, found)]
 
     def _by_path(self, parts: Parts, to: Parts) -> os.stat_result | None:
         with (

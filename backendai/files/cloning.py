@@ -46,6 +46,8 @@ def order(
     if meta.limit is not None and size is not None and size.bytes > meta.limit:
         message = f"The source has {size.bytes} bytes; the clone may have {meta.limit}. Ask for a larger limit."
         raise Refusal(507, "quota", message, limit=meta.limit, used=size.bytes)
+    if meta.most_entries is not None and size is not None and size.entries > meta.most_entries:
+        raise _too_many(meta.most_entries)
     with opened_place(root, STAGING) as staging:
         name = str(folder_id).encode()
         beneath.make_directory(staging, name, PASSABLE)
@@ -68,7 +70,7 @@ def fill(root: int, folder_id: UUID, linkable: Sequence[Path], progress: Progres
             with opened_folder(root, UUID(meta.cloned_from), linkable) as source:
                 size = read_size(source.base)
                 progress.total_bytes = size.bytes if size else None
-                _copy_all(source.data, base, progress, meta.limit)
+                _copy_all(source.data, base, progress, meta)
         finally:
             os.close(base)
         publish(root, staging, folder_id)
@@ -92,7 +94,19 @@ def _lock(base: int) -> None:
         pass  # the file system does not support locks
 
 
-def _copy_all(source: int, base: int, progress: Progress, limit: int | None) -> None:
+def _too_many(most: int) -> Refusal:
+    message = f"The source has more files, directories and links than the {most} of the clone. Ask for a larger limit."
+    return Refusal(507, "too-many-files", message, limit=most)
+
+
+def _copy_all(source: int, base: int, progress: Progress, meta: Meta) -> None:
+    limit, most = meta.limit, meta.most_entries
+
+    def copied(count: int) -> None:
+        progress.add_files(count)
+        if most is not None and progress.files > most:
+            raise _too_many(most)
+
     def written(count: int) -> None:
         progress.add_bytes(count)
         if limit is not None and progress.bytes > limit:  # the source was not measured, or has grown since
@@ -104,7 +118,7 @@ def _copy_all(source: int, base: int, progress: Progress, limit: int | None) -> 
         for name in beneath.names_in(source):
             if is_leftover(name):
                 continue
-            copy_tree(source, name, target, name, written=written, copied=progress.add_files)
+            copy_tree(source, name, target, name, written=written, copied=copied)
         beneath.sync_all(target)
     finally:
         os.close(target)

@@ -14,8 +14,9 @@ from backendai.core.beneath import Parts
 from backendai.core.storage_layout import INCOMING
 from backendai.files.changes import make_room, part_name
 from backendai.files.entries import etag_of
+from backendai.files.quota import NOTHING, Amount, Room
 from backendai.files.refusals import Refusal
-from backendai.files.tree import FolderTree, opened_part
+from backendai.files.tree import BLOCK, FolderTree, opened_part
 
 LARGEST_TEXT = 2**20
 _FILE_MODE = 0o644
@@ -80,25 +81,45 @@ def append(root: int, draft: Draft, data: bytes) -> None:
         view = view[os.write(draft.file.fileno(), view) :]
 
 
-def finish(tree: FolderTree, draft: Draft, parts: Parts, *, overwrite: bool, now: float) -> os.stat_result:
-    """Sync a draft to the disk and move it to its path; return its status. Raises FileExistsError."""
+def finish(
+    tree: FolderTree, draft: Draft, parts: Parts, *, overwrite: bool, now: float, room: Room | None = None
+) -> os.stat_result:
+    """Sync a draft to the disk and move it to its path; return its status. Raises FileExistsError. ``room``: see
+    ``place``."""
     os.fsync(draft.file.fileno())
-    place(tree, draft.name, parts, overwrite=overwrite, now=now)
+    place(tree, draft.name, parts, overwrite=overwrite, now=now, room=room)
     found = os.fstat(draft.file.fileno())
     draft.file.close()
     return found
 
 
-def place(tree: FolderTree, draft: bytes, parts: Parts, *, overwrite: bool, now: float) -> None:
-    """Move a complete file from ``incoming`` to its path. Raises FileExistsError."""
+def place(
+    tree: FolderTree, draft: bytes, parts: Parts, *, overwrite: bool, now: float, room: Room | None = None
+) -> Amount:
+    """Move a complete file from ``incoming`` to its path; returns what the replaced file frees. Raises FileExistsError.
+    ``room``: counts that, and refuses with 507 if it is less than was reserved."""
     tree.require_writable()
     with opened_part(tree.base, INCOMING) as incoming, beneath.parent_of(tree.data, parts) as (parent, name):
-        if overwrite:
-            _refuse_directory(parent, name)
-            _keep_mode(incoming, draft, parent, name)
-            make_room(tree, parts, True, now=now)
-        beneath.rename(incoming, draft, parent, name, replace=overwrite)
-        os.fsync(parent)
+        freed = freed_by(parent, name) if overwrite else NOTHING
+        with room.replacing(freed) if room else contextlib.nullcontext():
+            if overwrite:
+                _refuse_directory(parent, name)
+                _keep_mode(incoming, draft, parent, name)
+                make_room(tree, parts, True, now=now)
+            beneath.rename(incoming, draft, parent, name, replace=overwrite)
+            os.fsync(parent)
+    return freed
+
+
+def freed_by(parent: int, name: bytes) -> Amount:
+    """Return what replacing an entry frees: nothing for others than files, which go to the trash, and for a file with
+    another hard link."""
+    try:
+        found = os.stat(name, dir_fd=parent, follow_symlinks=False)
+    except FileNotFoundError:
+        return NOTHING
+    is_freed = stat.S_ISREG(found.st_mode) and found.st_nlink == 1
+    return Amount(found.st_blocks * BLOCK, 1) if is_freed else NOTHING
 
 
 def discard(tree: FolderTree, draft: Draft) -> None:
@@ -121,7 +142,9 @@ def read_text(tree: FolderTree, parts: Parts) -> tuple[str, str]:
             raise Refusal(422, "not-text", "The file is not text in UTF-8. Download it.") from error
 
 
-def write_text(tree: FolderTree, parts: Parts, text: bytes, *, expected: str | None, now: float) -> str:
+def write_text(
+    tree: FolderTree, parts: Parts, text: bytes, *, expected: str | None, now: float, room: Room | None = None
+) -> str:
     """Replace a text file as a whole and return its new etag. ``expected``: the etag of the replaced file, ``*`` for
     any, None for no file. Refuses with 412 if the file has changed."""
     tree.require_writable()
@@ -130,7 +153,7 @@ def write_text(tree: FolderTree, parts: Parts, text: bytes, *, expected: str | N
     draft = begin(tree)
     try:
         append(-1, draft, text)
-        return etag_of(finish(tree, draft, parts, overwrite=expected is not None, now=now))
+        return etag_of(finish(tree, draft, parts, overwrite=expected is not None, now=now, room=room))
     except BaseException:
         discard(tree, draft)
         raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from email.utils import formatdate
+from typing import Any
 from urllib.parse import quote
 
 from aiohttp import web
@@ -13,6 +14,7 @@ from backendai.core.beneath import Parts
 from backendai.files import content
 from backendai.files.content import LARGEST_TEXT, OpenedFile
 from backendai.files.media import media_type
+from backendai.files.quota import Amount
 from backendai.files.receiving import receive
 from backendai.files.refusals import Refusal
 from backendai.files.serving import ANSWER_STARTED, Asked, admit, query_path, switch
@@ -98,9 +100,10 @@ async def save_text(request: web.Request) -> web.Response:
         text.decode()
     except UnicodeDecodeError as error:
         raise Refusal(422, "not-text", "The text is not UTF-8.") from error
-    async with asked.room(len(text)) as room:
-        etag = await asked.run(content.write_text, parts, bytes(text), expected=expected, now=asked.now)
-        room.wrote(len(text))
+    async with asked.room(Amount(len(text), 1), replaced=parts if expected else None) as room:
+        room.wrote(len(text))  # before what a replaced file frees is subtracted
+        told: dict[str, Any] = {"expected": expected, "now": asked.now, "room": room}
+        etag = await asked.run(content.write_text, parts, bytes(text), **told)
     return web.json_response({"etag": etag}, headers={"ETag": f'"{etag}"'})
 
 

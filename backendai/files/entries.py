@@ -18,6 +18,7 @@ from backendai.core.errors import UserError
 from backendai.core.path_texts import decode_raw, encode_raw
 from backendai.core.tree_walk import walk_names
 from backendai.files.long_lists import LongList, Names, names_of
+from backendai.files.quota import Amount
 from backendai.files.refusals import Refusal
 from backendai.files.tree import FolderTree, read_size
 
@@ -135,15 +136,16 @@ def search(
     return {"entries": found, "complete": True}
 
 
-def bytes_below(tree: FolderTree, parts: Parts) -> int:
-    """Return the total bytes of files at and below a path. Raises FileNotFoundError."""
+def amount_below(tree: FolderTree, parts: Parts) -> Amount:
+    """Return the total bytes and the number of entries at and below a path. Raises FileNotFoundError."""
     with beneath.parent_of(tree.data, parts) as (parent, name):
         found = os.stat(name, dir_fd=parent, follow_symlinks=False)
         if not stat.S_ISDIR(found.st_mode):
-            return found.st_size
+            return Amount(found.st_size, 1)
         top = beneath.open_directory(parent, (name,), follow=False)
     try:
-        return sum(size_of(directory, name) for _, directory, name in walk_names(top))
+        sizes = [size_of(directory, name) for _, directory, name in walk_names(top)]
+        return Amount(sum(sizes), 1 + len(sizes))
     finally:
         os.close(top)
 

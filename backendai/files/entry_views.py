@@ -17,6 +17,7 @@ from backendai.files.entries import MOST_PER_PAGE, Order
 from backendai.files.long_lists import LongList
 from backendai.files.operations import Result, carry_out
 from backendai.files.progress import Progress
+from backendai.files.quota import Amount
 from backendai.files.refusals import Refusal
 from backendai.files.serving import (
     Asked,
@@ -92,7 +93,8 @@ async def create_directory(request: web.Request) -> web.Response:
     """Create a directory."""
     asked, body = admit(request, "edit"), await read_body(request)
     parts = body_path(body)
-    await asked.run(changes.make_directory, parts)
+    async with asked.room(Amount(0, 1)):
+        await asked.run(changes.make_directory, parts)
     return web.json_response(entries.shown_path(parts), status=201)
 
 
@@ -176,13 +178,14 @@ def _removing(asked: Asked, hidden: list[bytes]) -> web.Response:
 
 async def _remove(asked: Asked, hidden: list[bytes]) -> None:
     await asked.run_in_background("remove", trash.remove_hidden, hidden)
-    asked.wrote(0)
+    asked.wrote()
 
 
 async def _copy(asked: Asked, source: Parts, target: Parts, taken: Mapping[str, bool], progress: Progress) -> Parts:
     """Copy an entry and return the path of the copy; the bytes of a failed copy are not counted."""
-    progress.total_bytes = await asked.run_in_background("operation", entries.bytes_below, source)
-    async with asked.room(progress.total_bytes) as room:
+    amount = await asked.run_in_background("operation", entries.amount_below, source)
+    progress.total_bytes = amount.bytes
+    async with asked.room(amount, replaced=target if taken["overwrite"] else None) as room:
 
         def count(more: int) -> None:
             room.wrote(more)
@@ -193,7 +196,7 @@ async def _copy(asked: Asked, source: Parts, target: Parts, taken: Mapping[str, 
                 "operation", changes.copy, source, target, **taken, now=asked.now, written=count
             )
         except BaseException:
-            asked.server.ledger.forget(asked.folder_id, progress.bytes)
+            asked.server.ledger.forget(asked.folder_id, Amount(progress.bytes))
             raise
 
 

@@ -199,7 +199,7 @@ def enforced(base: int, meta: Meta) -> Meta:
         return meta
     number = meta.project or project_quota.free_number(base, UUID(meta.id))
     project_quota.join_skeleton(base, number)
-    project_quota.set_limit(base, number, meta.limit)
+    project_quota.set_limit(base, number, meta.limit, meta.most_entries)
     return replace(meta, project=number)
 
 

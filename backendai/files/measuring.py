@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import stat
+from contextlib import suppress
 from dataclasses import asdict
 from uuid import UUID
 
@@ -13,35 +14,37 @@ from backendai.core.storage_layout import DATA, INCOMING, TRASH
 from backendai.core.tree_walk import walk_names
 from backendai.files import project_quota
 from backendai.files.progress import Progress
-from backendai.files.tree import SIZE, Size, opened_base, read_meta, write_json
+from backendai.files.tree import BLOCK, SIZE, Size, opened_base, read_meta, write_json
 
 logger = logging.getLogger(__name__)
-
-BLOCK = 512  # the unit of st_blocks on all file systems
 
 
 def measure(root: int, folder_id: UUID, at: float, progress: Progress) -> Size:
     """Measure a folder and save its size beside it; returns the size. Reads the status of every file. If the file
     system enforces the limit, files outside the folder's quota project join it."""
     with opened_base(root, folder_id) as base:
-        project = read_meta(base).project
-        if project and (joined := project_quota.join_all(base, project)):
-            logger.info("%d entries of folder %s belong to its project now", joined, folder_id)
+        meta = read_meta(base)
+        if meta.project:
+            with suppress(OSError):  # quotas were turned off; earlier versions did not limit entries
+                project_quota.set_limit(base, meta.project, meta.limit, meta.most_entries)
+            if joined := project_quota.join_all(base, meta.project):
+                logger.info("%d entries of folder %s belong to its project now", joined, folder_id)
         size = Size(0, 0, at)
         for part in (DATA, INCOMING, TRASH):
             top = beneath.make_directories(base, (part.encode(),), 0o700)
             try:
-                bytes_, files = _measure(top, progress)
+                bytes_, files, entries = _measure(top, progress)
             finally:
                 os.close(top)
-            # Counts files only in the data, but bytes also in the trash and unfinished writes.
-            size = Size(size.bytes + bytes_, size.files + (files if part == DATA else 0), at)
+            # Counts files only in the data, but the rest also in the trash and unfinished writes.
+            files = size.files + (files if part == DATA else 0)
+            size = Size(size.bytes + bytes_, files, at, size.entries + entries)
         write_json(base, SIZE, asdict(size))
     return size
 
 
-def _measure(top: int, progress: Progress) -> tuple[int, int]:
-    blocks, files = os.fstat(top).st_blocks, 0
+def _measure(top: int, progress: Progress) -> tuple[int, int, int]:
+    blocks, files, entries = os.fstat(top).st_blocks, 0, 0
     seen: set[tuple[int, int]] = set()
     for _, parent, name in walk_names(top):
         try:
@@ -55,5 +58,6 @@ def _measure(top: int, progress: Progress) -> tuple[int, int]:
                 continue
             seen.add((found.st_dev, found.st_ino))
         blocks += found.st_blocks
+        entries += 1
         progress.add_files()
-    return blocks * BLOCK, files
+    return blocks * BLOCK, files, entries

@@ -27,7 +27,8 @@ _ATTRIBUTES = "IIIII8x"  # struct fsxattr: flags, extent size, extents, project,
 _INHERIT = 0x200
 _ENFORCED = 1 << 5
 _BLOCK = 1024  # bytes, the unit of limits
-_LIMITS = 1  # QIF_BLIMITS: only the limits of space are set
+_LIMITS = 1 | 4  # QIF_BLIMITS and QIF_ILIMITS: the limits of space and of inodes are set
+_OWN_ENTRIES = 16  # directories and files of the platform in a folder
 _FIRST, _NUMBERS, _TRIES = 2**20, 2**31 - 2**20, 64
 
 
@@ -60,10 +61,12 @@ def free_number(directory: int, folder_id: UUID) -> int:
     raise OSError(errno.EAGAIN, "no project number is free")
 
 
-def set_limit(directory: int, number: int, limit: int | None) -> None:
-    """Set a project's limit in bytes; None: no limit. Raises OSError."""
+def set_limit(directory: int, number: int, limit: int | None, most_entries: int | None) -> None:
+    """Set a project's limits of bytes and of entries; None: no limit. Raises OSError."""
     blocks = 0 if limit is None else max(1, limit // _BLOCK)
-    error = _call(directory, _SET, number, ctypes.byref(_Quota(most=blocks, valid=_LIMITS)))
+    most_files = 0 if most_entries is None else most_entries + _OWN_ENTRIES
+    wanted = _Quota(most=blocks, most_files=most_files, valid=_LIMITS)
+    error = _call(directory, _SET, number, ctypes.byref(wanted))
     if error:
         raise OSError(error, os.strerror(error))
 

@@ -1,6 +1,7 @@
-"""Enforces limits of folders where the file system does not.
+"""Enforces limits of folders where the file system does not: their bytes, and the number of their entries.
 
-A folder's use is the last measurement, the bytes written since, and the bytes reserved by running writers.
+A folder's use is the last measurement, what was written since, and what is reserved by running writers. A writer that
+replaces a file gets the bytes that this frees beyond the limit, as both are there until the new one is complete.
 """
 
 from __future__ import annotations
@@ -9,93 +10,156 @@ import threading
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from uuid import UUID
 
 from backendai.files.refusals import Refusal
 from backendai.files.tree import Meta, Size
 
 
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """Bytes, and entries: files, directories and links."""
+
+    bytes: int = 0
+    entries: int = 0
+
+    def __add__(self, other: Amount) -> Amount:
+        return Amount(self.bytes + other.bytes, self.entries + other.entries)
+
+    def __sub__(self, other: Amount) -> Amount:
+        return Amount(max(0, self.bytes - other.bytes), max(0, self.entries - other.entries))
+
+
+NOTHING = Amount()
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a reservation is compared with: the folder's limits, its last measurement, and what a replaced file
+    frees."""
+
+    meta: Meta
+    size: Size | None
+    freed: Amount = NOTHING
+
+
 class Room:
-    """Bytes of a folder that are reserved for one writer."""
+    """An amount of a folder that is reserved for one writer."""
 
-    def __init__(self, ledger: Ledger, folder_id: UUID, meta: Meta, size: Size | None) -> None:
-        self._ledger, self._folder_id, self._meta, self._size = ledger, folder_id, meta, size
-        self.left = 0
+    def __init__(self, ledger: Ledger, folder_id: UUID, held: Held) -> None:
+        self._ledger, self._folder_id, self._held = ledger, folder_id, held
+        self.left = NOTHING
 
-    def look_again(self, meta: Meta, size: Size | None) -> None:
-        """Use a newer meta and size for further reservations."""
-        self._meta, self._size = meta, size
+    def look_again(self, held: Held) -> None:
+        """Use a newer measurement for further reservations."""
+        self._held = held
 
-    def add(self, count: int) -> None:
-        """Reserve more bytes. Refuses with 507 a reservation above the folder's limit."""
-        self._ledger.reserve(self._folder_id, self._meta, self._size, count)
-        self.left += count
+    def add(self, more: Amount) -> None:
+        """Reserve more. Refuses with 507 a reservation above the folder's limits. Thread-safe."""
+        if more != NOTHING:
+            self._ledger.reserve(self._folder_id, self._held, more)
+            self.left += more
 
     def wrote(self, count: int) -> None:
         """Count written bytes; reserves them if they were not reserved. Refuses with 507. Thread-safe."""
-        if count > self.left:
-            self.add(count - self.left)
-        self.left -= count
-        self._ledger.settle(self._folder_id, count)
+        if count > self.left.bytes:
+            self.add(Amount(count - self.left.bytes))
+        self.left -= Amount(count)
+        self._ledger.settle(self._folder_id, Amount(count))
+
+    @contextmanager
+    def replacing(self, freed: Amount) -> Iterator[None]:
+        """Count what the file frees that is replaced in the context. Refuses with 507 if it is less than expected, as
+        the file was moved elsewhere meanwhile, and the folder would be above its limit."""
+        if freed.bytes < self._held.freed.bytes:
+            self._ledger.require(self._folder_id, Held(self._held.meta, self._held.size, freed))
+        yield
+        self._ledger.forget(self._folder_id, freed)
 
 
 class Ledger:
-    """The bytes written to each folder since its last measurement, and the reserved bytes. Empty after a restart."""
+    """What was written to each folder since its last measurement, and what is reserved. Empty after a restart."""
 
     def __init__(self) -> None:
-        self._written: defaultdict[UUID, int] = defaultdict(int)
-        self._promised: defaultdict[UUID, int] = defaultdict(int)
+        self._written: defaultdict[UUID, Amount] = defaultdict(Amount)
+        self._promised: defaultdict[UUID, Amount] = defaultdict(Amount)
         self._lock = threading.Lock()
 
-    def add(self, folder_id: UUID, count: int) -> None:
-        """Count written bytes."""
+    def add(self, folder_id: UUID, amount: Amount) -> None:
+        """Count what was written."""
         with self._lock:
-            self._written[folder_id] += count
+            self._written[folder_id] += amount
 
-    def written(self, folder_id: UUID) -> int:
-        """Return the bytes written since the last measurement."""
-        return self._written.get(folder_id, 0)
+    def written(self, folder_id: UUID) -> Amount:
+        """Return what was written since the last measurement."""
+        return self._written.get(folder_id, NOTHING)
 
-    def forget(self, folder_id: UUID, count: int) -> None:
-        """Subtract the bytes that a measurement has counted."""
+    def forget(self, folder_id: UUID, amount: Amount) -> None:
+        """Subtract what a measurement has counted, or what was freed."""
         with self._lock:
-            self._written[folder_id] = max(0, self._written.get(folder_id, 0) - count)
+            self._written[folder_id] -= amount
 
     @contextmanager
-    def room(self, folder_id: UUID, meta: Meta, size: Size | None, count: int) -> Iterator[Room]:
-        """Reserve ``count`` bytes during the context; the unused rest is released at its end. Refuses with 507."""
-        room = Room(self, folder_id, meta, size)
-        room.add(count)
+    def room(self, folder_id: UUID, held: Held, amount: Amount) -> Iterator[Room]:
+        """Reserve an amount during the context. At its end the entries count as written, unless it failed, and unused
+        bytes are released. Refuses with 507."""
+        room = Room(self, folder_id, held)
+        room.add(amount)
         try:
             yield room
+            self.add(folder_id, Amount(0, room.left.entries))
         finally:
             self._take_back(folder_id, room.left)
 
-    def reserve(self, folder_id: UUID, meta: Meta, size: Size | None, more: int) -> None:
-        """Reserve bytes. Refuses with 507 a reservation above the folder's limit."""
+    def reserve(self, folder_id: UUID, held: Held, more: Amount) -> None:
+        """Reserve an amount. Refuses with 507 a reservation above the folder's limits."""
         with self._lock:
-            used = (size.bytes if size else 0) + self.written(folder_id)
-            promised = self._promised.get(folder_id, 0)
-            if meta.limit is not None and used + promised + more > meta.limit:
-                raise _refusal(meta.limit, used, promised, more)
+            self._check(folder_id, held, more)
             self._promised[folder_id] += more
 
-    def settle(self, folder_id: UUID, count: int) -> None:
-        """Turn reserved bytes into written bytes."""
-        self._take_back(folder_id, count)
-        self.add(folder_id, count)
-
-    def _take_back(self, folder_id: UUID, count: int) -> None:
+    def require(self, folder_id: UUID, held: Held) -> None:
+        """Refuse with 507 if the folder is above its limits."""
         with self._lock:
-            self._promised[folder_id] -= count
-            if self._promised[folder_id] <= 0:
+            self._check(folder_id, held, NOTHING)
+
+    def settle(self, folder_id: UUID, amount: Amount) -> None:
+        """Turn a reserved amount into a written one."""
+        self._take_back(folder_id, amount)
+        self.add(folder_id, amount)
+
+    def _check(self, folder_id: UUID, held: Held, more: Amount) -> None:
+        used, promised = self.written(folder_id), self._promised.get(folder_id, NOTHING)
+        if held.size:
+            used += Amount(held.size.bytes, held.size.entries)
+        limit, most = held.meta.limit, held.meta.most_entries
+        if limit is None or most is None:
+            return
+        # An empty file or a directory needs no bytes: it fits into a folder that programs have filled.
+        if (more.bytes or not more.entries) and (used + promised + more).bytes - held.freed.bytes > limit:
+            raise _too_large(limit, used.bytes, promised.bytes, more.bytes)
+        if more.entries and (used + promised + more).entries - held.freed.entries > most:
+            raise _too_many(most, used.entries + promised.entries)
+
+    def _take_back(self, folder_id: UUID, amount: Amount) -> None:
+        with self._lock:
+            self._promised[folder_id] -= amount
+            if self._promised[folder_id] == NOTHING:
                 del self._promised[folder_id]
 
 
-def _refusal(limit: int, used: int, promised: int, more: int) -> Refusal:
+def _too_large(limit: int, used: int, promised: int, more: int) -> Refusal:
     others = f", and {promised} are on their way" if promised else ""
     message = (
         f"The folder holds {used} bytes of {limit}{others}; {more} more do not fit. "
         "Delete something and empty the trash, or ask for a larger limit."
     )
     return Refusal(507, "quota", message, limit=limit, used=used)
+
+
+def _too_many(limit: int, used: int) -> Refusal:
+    message = (
+        f"The folder holds {used} files, directories and links of {limit} that its limit allows. Delete some and empty "
+        "the trash, pack many small files into one archive, or ask for a larger limit."
+    )
+    return Refusal(507, "too-many-files", message, limit=limit, used=used)

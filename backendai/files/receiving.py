@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator
+from typing import Any
 
 from aiohttp import web
 from aiohttp.streams import StreamReader
@@ -12,6 +13,7 @@ from backendai.core.beneath import Parts
 from backendai.files import content
 from backendai.files.content import Draft
 from backendai.files.entries import etag_of
+from backendai.files.quota import Amount
 from backendai.files.refusals import Refusal
 from backendai.files.serving import Asked
 
@@ -20,18 +22,20 @@ CHUNK = 2**20
 
 async def receive(asked: Asked, request: web.Request, parts: Parts, *, overwrite: bool) -> tuple[str, int]:
     """Save a request's body as the file at a path; returns etag and size. Refuses with 507, even during the upload."""
-    async with asked.room(request.content_length or 0) as room:
+    replaced = parts if overwrite else None
+    async with asked.room(Amount(request.content_length or 0, 1), replaced=replaced) as room:
         draft, written = await asked.run(content.begin), 0
         try:
             async for data in chunks(request.content):
                 if request.content_length is None:
-                    await asked.add_room(room, len(data))
+                    await asked.add_room(room, len(data), replaced=replaced)
                 await asked.host.run(content.append, draft, data)
                 room.wrote(len(data))
                 written += len(data)
             if request.content_length not in (None, written):
                 raise Refusal(400, "cut-off", f"{written} of {request.content_length} bytes have come.")
-            found = await asked.run(content.finish, draft, parts, overwrite=overwrite, now=asked.now)
+            told: dict[str, Any] = {"overwrite": overwrite, "now": asked.now, "room": room}
+            found = await asked.run(content.finish, draft, parts, **told)
         except BaseException:
             await _throw_away(asked, draft, written)
             raise
@@ -53,6 +57,6 @@ async def chunks(stream: StreamReader, size: int = CHUNK) -> AsyncIterator[bytes
 
 
 async def _throw_away(asked: Asked, draft: Draft, written: int) -> None:
-    asked.server.ledger.forget(asked.folder_id, written)
+    asked.server.ledger.forget(asked.folder_id, Amount(written))
     with contextlib.suppress(Exception):  # the first error is raised; a sweep deletes leftovers
         await asked.run(content.discard, draft)

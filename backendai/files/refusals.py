@@ -28,7 +28,7 @@ _BY_ERRNO: dict[int, tuple[int, str, str]] = {
     errno.EDQUOT: (
         507,
         "quota",
-        Message("The limit of this storage is reached. Delete something, or ask for a larger limit."),
+        Message("The limit of this storage (bytes or files) is reached. Delete something, or ask for a larger limit."),
     ),
     errno.EFBIG: (413, "too-large", Message("The file is larger than the file system allows.")),
     errno.EACCES: (

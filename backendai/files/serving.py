@@ -7,7 +7,7 @@ import json
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -20,11 +20,12 @@ from backendai.core import beneath
 from backendai.core.beneath import Parts
 from backendai.core.path_texts import RAW, bytes_of, decode_raw
 from backendai.files.config import FilesSettings
+from backendai.files.content import freed_by
 from backendai.files.hosts import VISITOR, Host
 from backendai.files.progress import Stopped
-from backendai.files.quota import Ledger, Room
+from backendai.files.quota import NOTHING, Amount, Held, Ledger, Room
 from backendai.files.refusals import Refusal, as_refusal
-from backendai.files.tree import FolderTree, Meta, Size, opened_folder, read_size
+from backendai.files.tree import FolderTree, opened_folder, read_size
 from backendai.wire.folder_tickets import FolderTicket, FolderTicketRefused, TicketRights, read_folder_ticket
 
 P = ParamSpec("P")
@@ -107,33 +108,29 @@ class Asked:
         bound = _bound(work, *args, **kwargs)
         return await self.host.run_in_background(kind, in_folder, self.folder_id, self.server.linkable, bound)
 
-    def wrote(self, count: int) -> None:
-        """Count written bytes, and schedule a measurement of the folder."""
-        self.server.ledger.add(self.folder_id, count)
+    def wrote(self, count: int = 0, *, freed: Amount = NOTHING) -> None:
+        """Count written bytes and what was freed, and schedule a measurement of the folder."""
+        self.server.ledger.add(self.folder_id, Amount(count))
+        self.server.ledger.forget(self.folder_id, freed)
         self.server.measure_soon(self.host, self.folder_id)
 
     @asynccontextmanager
-    async def room(self, count: int) -> AsyncIterator[Room]:
-        """Reserve ``count`` bytes during the context, then schedule a measurement. Refuses with 507 if they exceed the
-        folder's limit, together with other reservations."""
-        meta, size = await self.run(read_limit)
-        if meta.limit is not None and size is not None and size.at < self.server.started_at:
+    async def room(self, amount: Amount, *, replaced: Parts | None = None) -> AsyncIterator[Room]:
+        """Reserve an amount during the context, then schedule a measurement. Refuses with 507 if it exceeds the
+        folder's limits, together with other reservations. ``replaced``: a path whose file the writer replaces."""
+        held = await self.run(read_limit, replaced)
+        if held.meta.limit is not None and held.size is not None and held.size.at < self.server.started_at:
             self.server.measure(self.host, self.folder_id)  # later writes of an earlier server are unknown
-        with self.server.ledger.room(self.folder_id, meta, size, count) as room:
+        with self.server.ledger.room(self.folder_id, held, amount) as room:
             try:
                 yield room
             finally:
                 self.server.measure_soon(self.host, self.folder_id)
 
-    async def add_room(self, room: Room, count: int) -> None:
+    async def add_room(self, room: Room, count: int, *, replaced: Parts | None) -> None:
         """Reserve more bytes, based on the newest measurement. Refuses with 507."""
-        room.look_again(*await self.run(read_limit))
-        room.add(count)
-
-    async def require_room(self, more: int) -> None:
-        """Refuse with 507 if ``more`` bytes would exceed the folder's limit now."""
-        with self.server.ledger.room(self.folder_id, *await self.run(read_limit), more):
-            return
+        room.look_again(await self.run(read_limit, replaced))
+        room.add(Amount(count))
 
 
 def in_folder(root: int, folder_id: UUID, linkable: Sequence[Path], work: Callable[[FolderTree], T]) -> T:
@@ -142,9 +139,13 @@ def in_folder(root: int, folder_id: UUID, linkable: Sequence[Path], work: Callab
         return work(tree)
 
 
-def read_limit(tree: FolderTree) -> tuple[Meta, Size | None]:
-    """Return meta and last measurement, which a limit's check needs."""
-    return tree.meta, read_size(tree.base)
+def read_limit(tree: FolderTree, replaced: Parts | None) -> Held:
+    """Return what a limit's check needs: meta, last measurement, and what the file at a path frees."""
+    freed = NOTHING
+    if replaced:
+        with suppress(OSError), beneath.parent_of(tree.data, replaced) as (parent, name):
+            freed = freed_by(parent, name)
+    return Held(tree.meta, read_size(tree.base), freed)
 
 
 def admit(request: web.Request, rights: TicketRights) -> Asked:

@@ -20,7 +20,9 @@ from backendai.files.refusals import Refusal
 STAGING, DELETING = ".staging", ".deleting"  # beside the folders: unfinished ones, and those being deleted
 SIZE = "size.json"
 PRIVATE, PASSABLE = 0o700, 0o711  # engines need to traverse directories on root-squashed shares, but not to read them
+BLOCK = 512  # bytes, the unit of st_blocks on all file systems
 _LARGEST_JSON = 64 * 1024
+_BYTES_PER_ENTRY, _LEAST_ENTRIES = 16 * 2**10, 1000  # the ratio of inodes in file systems of their usual settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +39,21 @@ class Meta:
     project: int = 0  # number of its quota project in the file system; 0: none
     more: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def most_entries(self) -> int | None:
+        """The number of files, directories and links that the limit allows, those in the trash included."""
+        return None if self.limit is None else max(_LEAST_ENTRIES, self.limit // _BYTES_PER_ENTRY)
+
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """A folder's size: ``bytes`` (blocks on disk), and the number of files and links. ``at``: epoch seconds."""
+    """A folder's size: ``bytes`` (blocks on disk), and the number of files and links. ``at``: epoch seconds.
+    ``entries``: files, directories and links, those in the trash and of unfinished writes included."""
 
     bytes: int
     files: int
     at: float
+    entries: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +141,10 @@ def read_size(base: int) -> Size | None:
     """Return the last measurement; None if there is none."""
     content = read_json(base, SIZE)
     try:
-        return Size(int(content["bytes"]), int(content["files"]), float(content["at"])) if content else None
+        if not content:
+            return None
+        told = int(content["bytes"]), int(content["files"]), float(content["at"])
+        return Size(*told, entries=int(content.get("entries", 0)))  # sizes of earlier versions have none
     except (KeyError, TypeError, ValueError):
         return None
 

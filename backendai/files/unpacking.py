@@ -18,13 +18,15 @@ from backendai.core import beneath
 from backendai.core.beneath import Parts
 from backendai.core.storage_layout import INCOMING
 from backendai.files.changes import part_name
+from backendai.files.content import freed_by
 from backendai.files.entries import kind_of, shown_path
 from backendai.files.naming import names_for, rename_beside
+from backendai.files.quota import NOTHING, Amount, Room
 from backendai.files.refusals import Refusal, as_refusal
 from backendai.files.tree import FolderTree, opened_part
 
 SKIP_EQUAL, ALL, NEVER, KEEP_BOTH = "skip-equal", "all", "never", "keep-both"
-MODES = (SKIP_EQUAL, ALL, NEVER, KEEP_BOTH)
+MODES, REPLACING = (SKIP_EQUAL, ALL, NEVER, KEEP_BOTH), (SKIP_EQUAL, ALL)
 _MOST_OPEN = 64
 _MOST_TOLD = 1000
 
@@ -53,6 +55,7 @@ class Outcome:
     kept: list[dict[str, Any]] = field(default_factory=list)  # the other skipped ones
     refused: list[dict[str, Any]] = field(default_factory=list)
     bytes: int = 0
+    freed: Amount = NOTHING
 
     def refuse(self, told: dict[str, str], code: str) -> None:
         """Record a rejected member; only the first 1,000 are listed."""
@@ -75,23 +78,24 @@ class Outcome:
         self.kept += other.kept[: _MOST_TOLD - len(self.kept)]
 
 
-def put(tree: FolderTree, items: list[Item], overwrite: str) -> Outcome:
-    """Move members to their paths. A failed member does not stop the others; a full disk does."""
+def put(tree: FolderTree, items: list[Item], overwrite: str, room: Room) -> Outcome:
+    """Move members to their paths, which reserves their amount in ``room``. A failed member does not stop the others; a
+    full disk or folder does."""
     tree.require_writable()
     outcome, ready = Outcome(), list[tuple[Item, bytes]]()
     items = sorted(items, key=lambda item: item.parts[:-1])  # opens each directory once before and once after the sync
     with opened_part(tree.base, INCOMING) as incoming:
         try:
-            with _parents(tree.data) as parents:
+            with _parents(tree.data, room) as parents:
                 for item in items:
                     with _noting(outcome, item):
-                        if draft := _prepare(incoming, parents, item, overwrite, outcome):
+                        if draft := _prepare(incoming, parents, item, overwrite, outcome, room):
                             ready.append((item, draft))
                 if ready:
                     beneath.sync_all(incoming)
                 for item, draft in ready:
                     with _noting(outcome, item):
-                        _place(incoming, draft, parents.of(item.parts[:-1]), item, overwrite)
+                        outcome.freed += _place(incoming, draft, parents.of(item.parts[:-1]), item, overwrite)
                         outcome.written += 1
                         outcome.bytes += item.size
         finally:
@@ -123,8 +127,9 @@ def sync_names(tree: FolderTree) -> None:
 class Parents:
     """Open directories below a folder, created if missing; up to 64 stay open."""
 
-    def __init__(self, data: int) -> None:
-        self._data = data
+    def __init__(self, data: int, room: Room) -> None:
+        self._data, self._room = data, room
+        self._made: list[Parts] = []
         self._open: dict[Parts, int] = {}
 
     def of(self, parts: Parts) -> int:
@@ -132,8 +137,18 @@ class Parents:
         if parts not in self._open:
             if len(self._open) >= _MOST_OPEN:
                 self.close()
-            self._open[parts] = beneath.make_directories(self._data, parts)
+            self._open[parts] = beneath.make_directories(self._data, parts, before=self._reserve)
         return self._open[parts]
+
+    def _reserve(self, parts: Parts) -> None:
+        self._room.add(Amount(0, 1))
+        self._made.append(parts)
+
+    def undo(self) -> None:
+        """Remove the directories that were created and are empty."""
+        for parts in reversed(self._made):
+            with contextlib.suppress(OSError), beneath.parent_of(self._data, parts) as (parent, name):
+                os.rmdir(name, dir_fd=parent)
 
     def close(self) -> None:
         """Close all directories."""
@@ -143,10 +158,13 @@ class Parents:
 
 
 @contextmanager
-def _parents(data: int) -> Iterator[Parents]:
-    parents = Parents(data)
+def _parents(data: int, room: Room) -> Iterator[Parents]:
+    parents = Parents(data, room)
     try:
         yield parents
+    except BaseException:
+        parents.undo()
+        raise
     finally:
         parents.close()
 
@@ -162,7 +180,7 @@ def _noting(outcome: Outcome, item: Item) -> Iterator[None]:
         outcome.refuse(shown_path(item.parts), refusal.code)
 
 
-def _prepare(incoming: int, parents: Parents, item: Item, overwrite: str, outcome: Outcome) -> bytes | None:
+def _prepare(incoming: int, parents: Parents, item: Item, overwrite: str, outcome: Outcome, room: Room) -> bytes | None:
     """Write a member to ``incoming``; returns its name there, None if nothing has to be renamed."""
     if item.kind == "directory":
         parents.of(item.parts)
@@ -171,10 +189,12 @@ def _prepare(incoming: int, parents: Parents, item: Item, overwrite: str, outcom
     parent = parents.of(item.parts[:-1])
     if _is_kept(parent, item, overwrite, outcome):
         return None
+    if item.draft is not None:
+        return item.draft  # its amount was reserved before it was written
+    freed = freed_by(parent, item.parts[-1]) if overwrite in REPLACING else NOTHING
+    room.add(Amount(item.size, 1) - freed)
     if item.kind == "link":
         return _make_link(incoming, item)
-    if item.draft is not None:
-        return item.draft
     draft = part_name()
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, item.mode, dir_fd=incoming)
     try:
@@ -207,11 +227,14 @@ def link_stays_inside(parts: Parts, target: bytes) -> bool:
     return True
 
 
-def _place(incoming: int, draft: bytes, parent: int, item: Item, overwrite: str) -> None:
+def _place(incoming: int, draft: bytes, parent: int, item: Item, overwrite: str) -> Amount:
+    """Move a member to its path; returns what the replaced file frees."""
+    freed = freed_by(parent, item.parts[-1]) if overwrite in REPLACING else NOTHING
     if overwrite == KEEP_BOTH:
         rename_beside(incoming, draft, parent, item.parts[-1], is_directory=False)
     else:
         beneath.rename(incoming, draft, parent, item.parts[-1], replace=overwrite != NEVER)
+    return freed
 
 
 def _is_kept(parent: int, item: Item, overwrite: str, outcome: Outcome) -> bool:

@@ -16,7 +16,7 @@ from aiohttp import web
 from backendai.core import beneath
 from backendai.core.beneath import Parts
 from backendai.files import uploads
-from backendai.files.quota import Room
+from backendai.files.quota import Amount, Room
 from backendai.files.receiving import chunks
 from backendai.files.refusals import Refusal
 from backendai.files.serving import Asked, admit, read_body, taken_name, whole
@@ -77,10 +77,9 @@ async def create(request: web.Request) -> web.Response:
     if length < 0:
         raise Refusal(422, "bad-value", "Upload-Length is missing; uploads of an unknown length are not supported.")
     parts, taken = _read_metadata(request.headers.get("Upload-Metadata", ""))
-    await asked.require_room(length)
-    upload = await asked.run(uploads.create, parts, length, **taken)
-    if length == 0:
-        await asked.run(uploads.finish, upload, now=asked.now)
+    async with asked.room(Amount(length, uploads.ENTRIES), replaced=parts if taken["overwrite"] else None):
+        upload = await asked.run(uploads.create, parts, length, **taken)
+    await _finish(asked, upload)  # an empty one
     location = f"{request.rel_url.path}/{upload.id}"
     return web.Response(status=201, headers={**_COMMON, "Location": location, **_expires(asked)})
 
@@ -126,7 +125,7 @@ async def remove(request: web.Request) -> web.Response:
     asked, upload_id = _admit(request), request.match_info["upload"]
     async with request.app[TURNS].turn((asked.folder_id, upload_id)):
         await asked.run(uploads.remove, upload_id)
-    asked.wrote(0)  # the folder is measured again: the removed bytes count no longer
+    asked.wrote()  # the folder is measured again: the removed bytes count no longer
     return web.Response(status=204, headers=_COMMON)
 
 
@@ -136,7 +135,7 @@ async def _finish(asked: Asked, upload: Upload) -> None:
     Clients send no further request, as they take a complete offset for success.
     """
     if upload.offset == upload.length:
-        await asked.run(uploads.finish, upload, now=asked.now)
+        asked.wrote(freed=await asked.run(uploads.finish, upload, now=asked.now))
 
 
 def _state_of(asked: Asked, upload: Upload) -> web.Response:
@@ -146,7 +145,8 @@ def _state_of(asked: Asked, upload: Upload) -> web.Response:
 
 async def _take_in(asked: Asked, request: web.Request, upload: Upload, file: io.FileIO) -> Upload:
     """Append a request's body to an upload; bytes received before a broken connection are kept."""
-    async with asked.room(upload.length - upload.offset) as room:
+    replaced = upload.parts if upload.overwrite else None
+    async with asked.room(Amount(upload.length - upload.offset), replaced=replaced) as room:
         return await _write(asked, request, upload, file, room)
 
 

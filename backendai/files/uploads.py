@@ -20,10 +20,12 @@ from backendai.core.beneath import Parts
 from backendai.core.storage_layout import INCOMING
 from backendai.files.content import check_target, place
 from backendai.files.naming import names_for
+from backendai.files.quota import NOTHING, Amount
 from backendai.files.refusals import Refusal
 from backendai.files.tree import FolderTree, opened_part, read_json, write_json
 
 KEPT_SECONDS = 86400.0
+ENTRIES = 2  # of an upload: its bytes and its state
 _ID = re.compile(r"[0-9a-f]{32}\Z")
 _FILE_MODE = 0o644
 
@@ -115,18 +117,18 @@ def settle(tree: FolderTree, upload_id: str, *, overwrite: bool, keep_both: bool
     return upload
 
 
-def finish(tree: FolderTree, upload: Upload, *, now: float) -> None:
-    """Move a complete upload to its path, unless that has been done.
+def finish(tree: FolderTree, upload: Upload, *, now: float) -> Amount:
+    """Move a complete upload to its path, unless that has been done; returns what the replaced file frees.
 
     Its state stays, as a client that lost the last answer asks again. Raises FileExistsError.
     """
     with opened_part(tree.base, INCOMING) as incoming:
         if not beneath.exists(incoming, _data(upload.id)):
-            return
-    if upload.keep_both:
-        _place_beside(tree, upload)
-    else:
-        place(tree, _data(upload.id), upload.parts, overwrite=upload.overwrite, now=now)
+            return NOTHING
+    if not upload.keep_both:
+        return place(tree, _data(upload.id), upload.parts, overwrite=upload.overwrite, now=now)
+    _place_beside(tree, upload)
+    return NOTHING
 
 
 def _place_beside(tree: FolderTree, upload: Upload) -> None:

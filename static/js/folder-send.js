@@ -69,7 +69,7 @@
     if (told.status !== 201) throw refusal(await told.json().catch(() => ({ message: String(told.status) })));
     return new URL(told.headers.get("Location"), "http://x").pathname;
   };
-  const keepsBytes = ({ code }) => ["exists", "is-directory", "quota", "disk-full"].includes(code); // for another try
+  const keepsBytes = ({ code }) => ["exists", "is-directory", "quota", "too-many-files", "disk-full"].includes(code); // for another try
   const isTaken = ({ code }) => code === "exists" || code === "is-directory";
 
   // One large file. ``answer``: what becomes of a taken name; ``progress(bytes)``; ``paused()`` before another try;

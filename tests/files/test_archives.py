@@ -93,7 +93,7 @@ async def test_each_directory_is_opened_twice_in_whichever_order_its_files_come(
 ) -> None:
     opened: list[beneath.Parts] = []
     real = beneath.make_directories
-    count = lambda top, parts, *mode: (opened.append(parts), real(top, parts, *mode))[1]  # noqa: E731
+    count = lambda top, parts, *mode, **more: (opened.append(parts), real(top, parts, *mode, **more))[1]  # noqa: E731
     monkeypatch.setattr(beneath, "make_directories", count)
     names = [f"d{number % 80}/{number}" for number in range(240)]
     assert (await put(portal, tar_of(*((name, b"x") for name in names))))["written"] == 240

@@ -156,7 +156,7 @@ async def test_uploads_at_the_same_time_are_promised_no_more_than_there_is(porta
         return (await portal.ask("PUT", f"/content?path={name}", data=body(), headers=headers)).status
 
     first = asyncio.create_task(put("first"))
-    while portal.server.ledger.written(portal.folder_id) < 1_000_000:
+    while portal.server.ledger.written(portal.folder_id).bytes < 1_000_000:
         await asyncio.sleep(0.01)
     refused = await portal.json("PUT", "/content?path=second", 507, data=b"y" * 3_000_000)
     assert (refused["code"], refused["limit"]) == ("quota", 10_000_000)
@@ -179,7 +179,7 @@ async def test_the_disk_is_full_in_the_middle(portal: Portal, monkeypatch: pytes
     refusal = await portal.json("PUT", "/content?path=f", 507, data=BYTES)
     assert refusal["code"] == "disk-full"
     assert os.listdir(portal.data) == os.listdir(portal.incoming) == []
-    assert portal.server.ledger.written(portal.folder_id) == 0
+    assert portal.server.ledger.written(portal.folder_id).bytes == 0
 
 
 async def test_a_text_is_saved_only_over_what_was_opened(portal: Portal, each_way: str) -> None:

@@ -21,6 +21,7 @@ from backendai.core.beneath import Parts
 from backendai.core.path_texts import encode_raw
 from backendai.core.storage_layout import TRASH, folder_path
 from backendai.files import archive_views, changes, content, entries, lifecycle, packing, trash, unpacking, uploads
+from backendai.files.quota import NOTHING, Held, Ledger
 from backendai.files.refusals import as_refusal
 from backendai.files.removal import remove_tree
 from backendai.files.serving import body_path
@@ -92,12 +93,17 @@ def restore(tree: FolderTree, parts: Parts) -> object:
             trash.remove_hidden(tree, [trash.hide_item(tree, item)])
 
 
+def unpacked(tree: FolderTree, item: Item) -> unpacking.Outcome:
+    with Ledger().room(FOLDER, Held(tree.meta, None), NOTHING) as room:
+        return unpacking.put(tree, [item], unpacking.ALL, room)
+
+
 def unpack(item: Item) -> Callable[[FolderTree, Parts], object]:
     def put(tree: FolderTree, parts: Parts) -> object:
         if not parts:
             return None  # the folder itself is passed over
         told: dict[str, Any] = {"kind": item.kind, "data": item.data, "target": item.target, "size": item.size}
-        outcome = unpacking.put(tree, [Item(parts, mode=0o644, mtime=0, **told)], unpacking.ALL)
+        outcome = unpacked(tree, Item(parts, mode=0o644, mtime=0, **told))
         return [one["code"] for one in outcome.refused]
 
     return put
@@ -118,7 +124,7 @@ READ: dict[str, Operation] = {
     "read": read,
     "read text": content.read_text,
     "search": search,
-    "size": entries.bytes_below,
+    "size": entries.amount_below,
     "zip": zipped,
     "tar": tarred,
 }
@@ -208,7 +214,7 @@ def test_a_link_of_an_archive_that_leads_out_is_refused(root: Path, target: str)
     lifecycle.create(top, FOLDER, 1, {})
     with opened_folder(top, FOLDER, ()) as tree:
         item = Item((b"link",), "link", 0o644, 0, target=target.encode())
-        assert [one["code"] for one in unpacking.put(tree, [item], unpacking.ALL).refused] == ["link-refused"]
+        assert [one["code"] for one in unpacked(tree, item).refused] == ["link-refused"]
         assert os.listdir(tree.data) == []
     os.close(top)
 

@@ -67,7 +67,7 @@ async def test_a_copy_whose_caller_left_is_completed_and_counted(
     caller.cancel()
     await asyncio.gather(caller, return_exceptions=True)
     gate.set()
-    while not (portal.data / "copy").exists() or portal.server.ledger.written(portal.folder_id) < _SIZE:
+    while not (portal.data / "copy").exists() or portal.server.ledger.written(portal.folder_id).bytes < _SIZE:
         await asyncio.sleep(0.01)  # the test's own limit ends this
 
 
@@ -77,7 +77,7 @@ async def test_a_copy_that_is_stopped_leaves_nothing(portal: Portal, gate: threa
     gate.set()
     assert (await ended(portal, operation))["state"] == "stopped"
     assert os.listdir(portal.data) == ["large"] and os.listdir(portal.incoming) == []
-    assert portal.server.ledger.written(portal.folder_id) == 0
+    assert portal.server.ledger.written(portal.folder_id).bytes == 0
 
 
 async def test_what_goes_wrong_later_is_told_with_its_code(portal: Portal, gate: threading.Event) -> None:

@@ -179,7 +179,7 @@ async def test_a_folder_is_measured_by_what_it_takes_from_the_disk(portal: Porta
         await asyncio.sleep(0.01)
     assert told["size"]["files"] == 4
     assert 150_000 <= told["size"]["bytes"] < 400_000
-    assert portal.server.ledger.written(portal.folder_id) == 0
+    assert portal.server.ledger.written(portal.folder_id).bytes == 0
 
 
 async def test_a_change_is_measured_soon_and_told_with_the_list_and_by_the_host(portal: Portal) -> None:

@@ -112,15 +112,17 @@ async def test_without_project_quotas_the_host_says_that_it_measures(portal: Por
 async def test_what_a_folder_with_a_limit_is_made_of_joins_its_project(
     portal: Portal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    limits: dict[int, int | None] = {}
+    limits: dict[int, tuple[int | None, int | None]] = {}
     joined: list[int] = []
     monkeypatch.setattr(project_quota, "is_offered", lambda directory: True)
     monkeypatch.setattr(project_quota, "free_number", lambda directory, folder_id: 2**20 + len(limits))
-    monkeypatch.setattr(project_quota, "set_limit", lambda directory, number, limit: limits.update({number: limit}))
+    monkeypatch.setattr(
+        project_quota, "set_limit", lambda _, number, limit, most: limits.update({number: (limit, most)})
+    )
     monkeypatch.setattr(project_quota, "join_skeleton", lambda base, number: joined.append(number))
     monkeypatch.setattr(project_quota, "join_all", lambda base, number: joined.append(number) or 0)
     assert (await host(portal))["quota_mode"] == "enforced"
     await portal.json("PUT", "/limit", rights="manage", json={"bytes": 4096})
-    assert limits == {2**20: 4096} and joined[0] == 2**20
+    assert limits == {2**20: (4096, 1000)} and joined[0] == 2**20
     await portal.json("PUT", "/limit", rights="manage", json={"bytes": None})
-    assert limits == {2**20: None}  # the number stays, the limit goes
+    assert limits == {2**20: (None, None)}  # the number stays, the limit goes

@@ -216,7 +216,7 @@ async def test_of_parallel_uploads_only_those_that_fit_take_bytes(portal: Portal
 
     headers = {**TUS, **KIND, "Upload-Offset": "0"}
     first = asyncio.create_task(portal.ask("PATCH", ways[0], data=body(), headers=headers))
-    while portal.server.ledger.written(portal.folder_id) < 1_000_000:
+    while portal.server.ledger.written(portal.folder_id).bytes < 1_000_000:
         await asyncio.sleep(0.01)
     for way in ways[1:]:
         assert (await portal.ask("PATCH", way, data=b"y" * 4_000_000, headers=headers)).status == 507
