@@ -48,6 +48,31 @@ class Endless:
         return InterpreterFailed("ended", "It has ended.")
 
 
+class Asking(Endless):
+    """An interpreter whose code asks for a line of input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_interrupted = False
+        self._asks = asyncio.Event()
+
+    async def next(self) -> dict[str, Any] | None:
+        await self._asks.wait()
+        if self._asked:
+            return await super().next()
+        self._asked = True
+        return {"ask": "name? "}
+
+    _asked = False
+
+    def tell(self, order: dict[str, Any]) -> None:
+        super().tell(order)
+        self._asks.set()
+
+    def interrupt(self) -> None:
+        self.is_interrupted = True
+
+
 class Reader:
     """Takes what a guest writes. ``lines`` are the answers."""
 
@@ -95,6 +120,36 @@ async def test_a_run_is_on_the_disk_when_it_is_accepted_whether_it_runs_or_waits
     assert states == ["RUNNING", "QUEUED", "QUEUED"]
     found = [(record["run_id"], record["state"], record["code"]) for record in Journal(tmp_path).records()]
     assert found == [("one", "RUNNING", "one"), ("two", "QUEUED", "two"), ("three", "QUEUED", "three")]
+    await guest.close()
+
+
+async def test_code_that_waits_for_input_is_interrupted_after_an_hour(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop, timers, interpreter = asyncio.get_running_loop(), list[tuple[float, Any, Any]](), Asking()
+    really_later = loop.call_later
+
+    def later(seconds: float, call: Any, *args: Any, **options: Any) -> asyncio.TimerHandle:
+        timers.append((seconds, call, args))
+        return really_later(seconds, call, *args, **options)
+
+    async def start(*_: Any) -> Asking:
+        return interpreter
+
+    async def languages() -> list[dict[str, str]]:
+        return []
+
+    monkeypatch.setattr(loop, "call_later", later)
+    guest = Guest(Journal(tmp_path), start, languages)
+    await ask(guest, **{**order_of("one"), "op": "run"})
+    async with asyncio.timeout(patient(10)):
+        while not (limits := [timer for timer in timers if "input-timeout" in timer[2]]):
+            await asyncio.sleep(0)
+    [(seconds, call, args)] = limits
+    assert seconds == 3600 and not interpreter.is_interrupted
+    call(*args)
+    [record] = Journal(tmp_path).records()
+    assert interpreter.is_interrupted and (record["state"], record["reason"]) == ("INTERRUPTING", "input-timeout")
     await guest.close()
 
 
