@@ -1,4 +1,5 @@
 // @ts-check
+window.portal = window.portal || {};
 // What every page has: keys, copy buttons, dialogs, menus, and details that stay open when their part is renewed.
 (() => {
   const typing = (element) => element.closest("input, textarea, select, [contenteditable], .xterm");
@@ -25,19 +26,29 @@
   document.addEventListener("toggle", (event) => event.target.matches?.("details.menu") && shade(), true);
   narrow.addEventListener("change", shade);
 
+  // A dialog closes by a press beside it: not by the second hit of a double click that opened it, and not where somebody
+  // marks text in it and lets go outside.
+  const doubleClick = 500; // ms
+  let clickedAt = -Infinity;
+  let pressed = null;
+  document.addEventListener("pointerdown", ({ target }) => (pressed = target), true);
+  const isBeside = (target, since) => target === pressed && target.matches("dialog") && since > doubleClick;
+
   document.addEventListener("click", async (event) => {
+    const sinceLast = performance.now() - clickedAt;
+    clickedAt = performance.now();
     for (const menu of document.querySelectorAll("details.menu[open]")) {
       if (!menu.contains(event.target)) menu.open = false;
     }
     const copy = event.target.closest("[data-copy]");
     if (copy) {
-      const done = await write(copy.dataset.copy);
+      const done = await portal.copy(copy.dataset.copy);
       copy.classList.toggle("copied", done);
       say(done ? "copied" : "notCopied");
       setTimeout(() => copy.classList.remove("copied"), 1500);
     }
     // Closed first: where a dialog leads to another, the focus returns to what opened the first.
-    if (event.target.closest("[data-close]") || event.target.matches("dialog")) {
+    if (event.target.closest("[data-close]") || isBeside(event.target, sinceLast)) {
       event.target.closest("dialog")?.close();
     }
     const opener = event.target.closest("[data-dialog]");
@@ -48,7 +59,8 @@
     }
   });
 
-  const write = async (text) => {
+  // Whether the clipboard has the text now.
+  portal.copy = async (text) => {
     try {
       await navigator.clipboard.writeText(text);
       return true;

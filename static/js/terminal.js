@@ -159,6 +159,52 @@ window.portal = window.portal || {};
   };
 })();
 
+// What copies text of a terminal. Programs may fill the clipboard (OSC 52) just after a press of the mouse only: so tmux
+// copies what was dragged over, and a file that is printed fills nobody's clipboard. Nobody reads it.
+(() => {
+  const pressLasts = 5000; // ms
+  const longest = 2 ** 20; // letters of base64
+
+  // What a key does: "copy", "find", "leave", "paste" (the browser's own event brings the text), or "send".
+  portal.terminalKey = ({ type, code, ctrlKey, shiftKey, altKey, metaKey }, hasSelection) => {
+    if (type !== "keydown" || !ctrlKey || altKey || metaKey) return "send";
+    if (code === "KeyC" && hasSelection) return "copy";
+    if (!shiftKey) return "send";
+    return { KeyF: "find", KeyX: "leave", KeyV: "paste" }[code] ?? "send";
+  };
+
+  const textOf = (data) => {
+    const letters = data.slice(data.indexOf(";") + 1);
+    if (!letters || letters === "?" || letters.length > longest) return "";
+    try {
+      return new TextDecoder().decode(Uint8Array.from(atob(letters), (letter) => letter.charCodeAt(0)));
+    } catch {
+      return "";
+    }
+  };
+
+  // `copy(text)` fills the clipboard.
+  portal.copyByMouse = (terminal, place, copy) => {
+    let isPressed = false;
+    let pressedAt = -Infinity;
+    const press = ({ button }) => (isPressed = button === 0);
+    place.addEventListener("mousedown", press, true);
+    document.addEventListener("mouseup", () => {
+      if (!isPressed) return;
+      isPressed = false;
+      pressedAt = performance.now();
+      if (terminal.hasSelection()) copy(terminal.getSelection());
+    });
+    terminal.parser.registerOscHandler(52, (data) => {
+      const text = textOf(data);
+      const isAsked = performance.now() - pressedAt < pressLasts;
+      if (text && isAsked) copy(text);
+      if (text) pressedAt = -Infinity;
+      return true;
+    });
+  };
+})();
+
 // The terminal of a session. Bytes travel as binary frames; text frames are JSON. Bytes are acknowledged as they come
 // while little waits to be drawn, and held back while much does: so the way to the node never runs dry, and a program
 // that prints without end is slowed down instead of flooding the page.
@@ -230,32 +276,36 @@ window.portal = window.portal || {};
     });
   };
 
+  const copied = document.getElementById("terminal-copied");
+  let copiedUntil = 0;
+  const copy = async (text) => {
+    copied.textContent = (await portal.copy(text)) ? words.copied : words.notCopied;
+    clearTimeout(copiedUntil);
+    copiedUntil = setTimeout(() => (copied.textContent = ""), 1500);
+    screen.terminal.focus();
+  };
   const bindKeys = ({ terminal }) => {
+    const acts = {
+      copy: () => {
+        copy(terminal.getSelection());
+        terminal.clearSelection();
+      },
+      find: () => showFind(true),
+      leave: () => document.getElementById("tab-terminal").focus(),
+    };
     terminal.attachCustomKeyEventHandler((event) => {
-      if (event.type !== "keydown" || !event.ctrlKey || !event.shiftKey) return true;
-      if (event.code === "KeyC" && terminal.hasSelection()) {
-        navigator.clipboard?.writeText(terminal.getSelection());
-        event.preventDefault();
-        return false;
-      }
-      if (event.code === "KeyF") {
-        event.preventDefault();
-        showFind(true);
-        return false;
-      }
-      if (event.code === "KeyX") {
-        document.getElementById("tab-terminal").focus();
-        return false;
-      }
-      // The browser's own paste event brings the text.
-      return event.code !== "KeyV";
+      const does = portal.terminalKey(event, terminal.hasSelection());
+      if (acts[does]) event.preventDefault();
+      acts[does]?.();
+      return does === "send";
     });
+    portal.copyByMouse(terminal, box.querySelector(".screen"), copy);
   };
 
   const open = () => {
     // Few lines, because they make drawing slower: where there is tmux, it keeps the past.
     const cursorBlink = !matchMedia("(prefers-reduced-motion: reduce)").matches;
-    screen = portal.openScreen(box.querySelector(".screen"), { cursorBlink, scrollback: 10000 });
+    screen = portal.openScreen(box.querySelector(".screen"), { cursorBlink, scrollback: 10000, macOptionClickForcesSelection: true });
     feed = portal.feedOf(screen.terminal, acknowledge);
     screen.terminal.onData((text) => sendBytes(encoder.encode(text)));
     screen.terminal.onBinary((text) => sendBytes(Uint8Array.from(text, (letter) => letter.charCodeAt(0))));

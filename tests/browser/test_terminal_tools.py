@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,10 @@ from playwright.sync_api import Page, Route, WebSocketRoute, expect
 
 from backendai.compute.models import ComputeSession
 from tests.browser.chromium import Chromium, Manner
-from tests.browser.visitor import _AXE
+from tests.browser.visitor import _AXE, wait_until
 
 pytestmark = [pytest.mark.browser]
-_ORIGIN = "http://portal.test"
+_ORIGIN = "https://portal.test"  # a secure one: others have no clipboard
 _STYLES = (
     "vendor/tabler.min.css",
     "vendor/xterm.css",
@@ -66,10 +67,12 @@ class Shells:
     def __init__(self) -> None:
         self.said: dict[str, bytes] = {}
         self.sought: list[dict[str, str]] = []
+        self.sockets: list[WebSocketRoute] = []
 
     def serve(self, socket: WebSocketRoute) -> None:
         """Answer one socket."""
         name = parse_qs(urlsplit(socket.url).query).get("shell", ["1"])[0]
+        self.sockets.append(socket)
         self.said.setdefault(name, f"this is shell {name}$ ".encode())
 
         def hear(message: str | bytes) -> None:
@@ -159,6 +162,40 @@ def test_words_in_the_alternate_screen_are_looked_for_by_the_shell(terminal: Pag
     assert sought == [
         ("find", "far above"), ("previous", "far above"), ("next", "far above"), ("find", "elsewhere"), ("end", ""),
     ]  # fmt: skip
+
+
+def test_dragging_copies_and_ctrl_c_copies_only_what_is_marked(terminal: Page, shells: Shells) -> None:
+    page = terminal
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    clipboard, note = "navigator.clipboard.readText()", page.locator("#terminal-copied")
+    shells.said["2"] = b"take this line"
+    page.get_by_label("Shell", exact=True).select_option("2")
+    screen(page).to_contain_text("take this line")
+    row = page.locator("#terminal-box .xterm-rows > div").first.bounding_box()
+    assert row is not None
+    middle = row["y"] + row["height"] / 2
+    page.mouse.move(row["x"] + 1, middle)
+    page.mouse.down()
+    page.mouse.move(row["x"] + row["width"] - 2, middle, steps=4)
+    page.mouse.up()
+    expect(note).to_have_text("Copied")
+    assert page.evaluate(clipboard).strip() == "take this line"
+    page.evaluate("navigator.clipboard.writeText('')")
+    page.keyboard.press("Control+C")
+    expect(note).to_have_text("Copied")
+    assert page.evaluate(clipboard).strip() == "take this line"
+    assert shells.said["2"] == b"take this line", "nothing was interrupted"
+    page.keyboard.press("Control+C")
+    wait_until(page, lambda: shells.said["2"].endswith(b"\x03"), "without a mark it interrupts")
+    # A program that holds the mouse, as tmux does, copies what it was dragged over.
+    page.mouse.click(row["x"] + 5, middle + 60)
+    sent = b"\x1b]52;c;" + b64encode("of tmux: é".encode()) + b"\x07"
+    shells.sockets[-1].send(sent)
+    expect(note).to_have_text("Copied")
+    assert page.evaluate(clipboard) == "of tmux: é"
+    shells.sockets[-1].send(b"\x1b]52;c;" + b64encode(b"stolen") + b"\x07drawn")
+    screen(page).to_contain_text("drawn")
+    assert page.evaluate(clipboard) == "of tmux: é", "one press, one copy"
 
 
 def test_the_bar_fits_a_phone_and_a_window_of_its_own_holds_the_terminal_alone(terminal: Page) -> None:

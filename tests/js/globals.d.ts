@@ -221,11 +221,15 @@ declare var portal: {
   ): Socket;
   noticeOf(box: Part): Tell;
   toSignIn(box: Part): void;
+  // page.js
+  copy(text: string): Promise<boolean>;
   // screen.js, terminal.js, recording.js
   openScreen(place: Part, options?: { quiet?: boolean } & Record<string, any>): { terminal: any; search: any; refit: () => void };
   remembered(name: string, fallback: any): any;
   remember(name: string, value: unknown): void;
   feedOf(terminal: any, whenRoom: () => void): { take(bytes: Uint8Array): void; hasRoom(): boolean; restart(): void };
+  terminalKey(event: { type: string; code: string } & Record<"ctrlKey" | "shiftKey" | "altKey" | "metaKey", boolean>, hasSelection: boolean): string;
+  copyByMouse(terminal: any, place: Part, copy: (text: string) => unknown): void;
   showTerminal(status: string): void;
   recorderOf(button: Part, notice: Tell): {
     stop(): void;

@@ -3,6 +3,29 @@ const { describe, test } = require("node:test");
 const assert = require("node:assert/strict");
 const { open, settled } = require("./page");
 
+describe("dialogs", () => {
+  test("close by a press beside them, and not by the second hit of a double click or a mark that ends outside", async () => {
+    const page = open('<button data-dialog="question">Ask</button><dialog id="question"><p>Sure?</p><button data-close>No</button></dialog>', ["page"]);
+    const [dialog, button] = [page.find("dialog"), page.find("button")];
+    const press = (target) => target.dispatchEvent(new page.window.Event("pointerdown", { bubbles: true }));
+    const hit = (target) => (press(target), target.click());
+    hit(button);
+    await page.pass(200);
+    hit(dialog);
+    assert.equal(dialog.open, true, "a double click");
+    await page.pass(501);
+    press(page.find("p"));
+    dialog.click();
+    assert.equal(dialog.open, true, "pressed inside");
+    await page.pass(501);
+    hit(dialog);
+    assert.equal(dialog.open, false);
+    hit(button);
+    page.click("[data-close]");
+    assert.equal(dialog.open, false, "its button closes at once");
+  });
+});
+
 describe("the order of columns", () => {
   const names = ["Name", "Type", "Priority", "Access key"];
   const html = `<p id="announce"></p><ol id="column-order" data-moved="{name}: place {place} of {number}">${names.map((name) => `<li id="${name.split(" ")[0]}"><label><input type="checkbox"><span data-name>${name}</span></label>

@@ -166,6 +166,56 @@ describe("what a screen remembers", () => {
   });
 });
 
+describe("copying from a terminal", () => {
+  const begin = () => {
+    const page = open('<div id="place"><p>text</p></div>', ["terminal"]);
+    page.copies = [];
+    let osc = null;
+    page.marked = "";
+    const terminal = { hasSelection: () => page.marked !== "", getSelection: () => page.marked, parser: { registerOscHandler: (_, act) => (osc = act) } };
+    page.window.portal.copyByMouse(terminal, page.find("#place"), (text) => page.copies.push(text));
+    page.mouse = (selector, kind, button = 0) => page.find(selector).dispatchEvent(new page.window.MouseEvent(kind, { bubbles: true, button }));
+    page.says = (text) => osc(`c;${Buffer.from(text).toString("base64")}`);
+    page.osc = (data) => osc(data);
+    return page;
+  };
+  test("Ctrl-C copies what is marked and interrupts where nothing is; other keys are the terminal's", () => {
+    const { terminalKey } = begin().window.portal;
+    const does = (code, isMarked, more = {}) =>
+      terminalKey({ type: "keydown", code, ctrlKey: true, shiftKey: false, altKey: false, metaKey: false, ...more }, isMarked);
+    assert.deepEqual([does("KeyC", true), does("KeyC", false), does("KeyC", true, { shiftKey: true })], ["copy", "send", "copy"]);
+    assert.deepEqual(["KeyF", "KeyX", "KeyV", "KeyQ"].map((code) => does(code, true, { shiftKey: true })), ["find", "leave", "paste", "send"]);
+    assert.deepEqual([does("KeyF", false), does("KeyC", true, { ctrlKey: false }), does("KeyC", true, { altKey: true })], ["send", "send", "send"]);
+    assert.equal(does("KeyC", true, { type: "keyup" }), "send");
+  });
+  test("what was marked is copied once the button is let go, wherever that is", () => {
+    const page = begin();
+    page.mouse("p", "mousedown");
+    page.marked = "one two";
+    page.mouse("body", "mouseup");
+    page.mouse("body", "mouseup");
+    page.mouse("p", "mousedown", 2);
+    page.mouse("p", "mouseup", 2);
+    assert.deepEqual(page.copies, ["one two"]);
+  });
+  test("a program fills the clipboard once, after a press of the mouse, and reads it never", async () => {
+    const page = begin();
+    page.says("nobody pressed");
+    const drag = () => { page.mouse("p", "mousedown"); page.mouse("p", "mouseup"); };
+    drag();
+    page.osc("c;?");
+    page.osc("c;not base64!");
+    page.says("é and 글");
+    page.says("again");
+    drag();
+    await page.pass(5000);
+    page.says("too late");
+    drag();
+    page.says("x".repeat(2 ** 20));
+    assert.deepEqual(page.copies, ["é and 글"]);
+  });
+});
+
 describe("recordings", () => {
   const begin = () => {
     const page = open('<button id="record" data-recording="Stop and save" data-name="mine" data-full="It is full."><span>Record</span></button>', ["recording"], {
