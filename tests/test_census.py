@@ -286,6 +286,7 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "notifications/bell/": (P.SIGNED_IN, "GET"),
     "notifications/cards/": (P.SIGNED_IN, "GET"),
     "notifications/cards/close/": (P.SIGNED_IN, "POST"),
+    "notifications/cards/access/<int:notice_id>/close/": (P.SIGNED_IN, "POST"),
     "notifications/cards/<uuid:session_id>/close/": (P.SIGNED_IN, "POST"),
     "notifications/seen/": (P.SIGNED_IN, "POST"),
     "notifications/clear/": (P.SIGNED_IN, "POST"),
@@ -635,7 +636,7 @@ class World:
             "<uuid:pull_id>": str(self.job.pk),
             "<uuid:commit_id>": str(self.job.pk),
         }
-        samples["<int:checker_id>"] = "1"
+        samples |= {"<int:checker_id>": "1", "<int:notice_id>": "1"}
         samples |= {"<slug:label>": f"notes-{self.session.pk.hex[:12]}", "<slug:slug>": "rest", "<slug:name>": "launch"}
         samples["<str:pair>"] = self.more["<str:access_key>"]
         for part, value in (samples | self.more).items():

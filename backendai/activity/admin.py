@@ -1,6 +1,6 @@
 from django.contrib import admin
 
-from backendai.activity.models import AuditEntry, BackgroundJob, NoticeChoice
+from backendai.activity.models import AccessNotice, AuditEntry, BackgroundJob, NoticeChoice
 from backendai.activity.read_only import MadeElsewhere, ReadOnly
 
 
@@ -25,3 +25,11 @@ class NoticeChoiceAdmin(MadeElsewhere):
     list_display = ["user", "kind", "card", "bell", "email"]
     search_fields = ["user__email"]
     list_select_related = ["user"]
+
+
+@admin.register(AccessNotice)
+class AccessNoticeAdmin(MadeElsewhere):
+    list_display = ["created_at", "owner", "subject_type", "name", "seen_at"]
+    list_filter = ["subject_type"]
+    search_fields = ["owner__email", "name"]
+    list_select_related = ["owner"]

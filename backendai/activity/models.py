@@ -1,4 +1,4 @@
-"""Audit entries, background jobs, and users' choices of notifications."""
+"""Audit entries, background jobs, notifications of given access, and users' choices of notifications."""
 
 from __future__ import annotations
 
@@ -122,3 +122,31 @@ class NoticeChoice(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind} of {self.user_id}"
+
+
+class AccessNotice(models.Model):
+    """A notification of what somebody else gave a person access to, at most one of each subject.
+
+    ``invitation``: the number of a folder's invitation while it waits for the person's answer.
+    """
+
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+", db_index=False)
+    subject_type = models.CharField(max_length=16)
+    subject_id = models.CharField(max_length=64)
+    name = models.CharField(max_length=255)
+    message = MessageField()
+    invitation = models.BigIntegerField(null=True, blank=True)
+    created_at = models.DateTimeField(default=timezone.now, db_index=True)
+    seen_at = models.DateTimeField(null=True, blank=True, help_text="When the person saw it under the bell.")
+    closed_at = models.DateTimeField(null=True, blank=True, help_text="When the person closed the card.")
+    cleared_at = models.DateTimeField(null=True, blank=True, help_text="When the person dismissed it.")
+    mailed_at = models.DateTimeField(null=True, blank=True, help_text="When the mail was sent.")
+
+    class Meta:
+        ordering = ["-created_at", "-pk"]
+        constraints = [
+            models.UniqueConstraint(fields=["owner", "subject_type", "subject_id"], name="access_notice_once"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.subject_type} {self.subject_id} to {self.owner_id}"

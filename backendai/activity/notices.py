@@ -39,8 +39,9 @@ class Channels:
 
 
 CHANNELS = ("card", "bell", "email")
+GIVEN = "given"  # access that somebody else gave; no notification of a session
 # That a session is launched belongs to its start; that it is idle, or an app of it closes, to its end: one choice.
-CHOSEN = (NoticeKind.STARTED, NoticeKind.FINISHED, NoticeKind.FAILED, NoticeKind.ENDED, NoticeKind.ENDING)
+CHOSEN = (NoticeKind.STARTED, NoticeKind.FINISHED, NoticeKind.FAILED, NoticeKind.ENDED, NoticeKind.ENDING, GIVEN)
 
 
 def choices_of(user: Any) -> dict[str, Channels]:

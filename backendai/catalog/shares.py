@@ -8,9 +8,11 @@ from uuid import UUID
 from django.db import transaction
 
 from backendai.accounts.models import Project, User
+from backendai.activity.access_notices import notify_of_access, withdraw_access
 from backendai.activity.services import audit
 from backendai.catalog.models import Image, ImageShare
 from backendai.core.errors import Conflict, NotFound
+from backendai.core.messages import Message
 
 
 def projects_to_share_with(owner: User, image: Image) -> list[Project]:
@@ -44,6 +46,14 @@ def share_image(owner: User, image: Image, project_id: UUID, *, now: datetime) -
         if is_new:
             told = {"name": image.name, "project": project.name}
             audit(owner.pk, "image.share", "image", [image.pk], **told)
+            text = Message(
+                "{who} shares the image {name} with the project {project}: start sessions from it.",
+                who=owner.email,
+                name=image.display_name,
+                project=project.name,
+            )
+            people = project.memberships.exclude(user=owner).values_list("user_id", flat=True)
+            notify_of_access(people, ("image", image.pk), image.display_name, text, now=now)
     return share
 
 
@@ -54,6 +64,7 @@ def take_back_image(owner: User, image: Image, project_id: UUID) -> Project:
         if share is None:
             raise NotFound("The image is not shared with this project.", field="project")
         share.delete()
+        withdraw_access(("image", image.pk), share.project.memberships.values_list("user_id", flat=True))
         told = {"name": image.name, "project": share.project.name}
         audit(owner.pk, "image.take-back", "image", [image.pk], **told)
     project: Project = share.project

@@ -8,6 +8,7 @@ from django.conf import settings
 from django.utils.translation import override
 
 from backendai.accounts.models import User
+from backendai.activity.models import AccessNotice
 from backendai.activity.notices import NoticeKind
 from backendai.compute.notice_models import SessionNotice
 from backendai.compute.services.unknown_notifications import UnknownOn
@@ -55,6 +56,17 @@ def endpoint_mail(notice: EndpointNotice) -> tuple[str, str]:
         address = why % {"address": f"{portal}/account/notifications/"}
         parts = [f"{subject}.", in_words(notice.message), f"{portal}/endpoints/{notice.endpoint_id}/", address]
         return subject, "\n\n".join(part for part in parts if part) + "\n"
+
+
+def access_mail(notice: AccessNotice) -> tuple[str, str]:
+    """Return subject and text of a mail about given access, in the person's language."""
+    portal = settings.PORTAL_URL.rstrip("/")
+    with override(notice.owner.language or settings.LANGUAGE_CODE):
+        why = _("You asked for this mail; change your notifications at %(address)s")
+        address = why % {"address": f"{portal}/account/notifications/"}
+        text = in_words(notice.message)
+        subject = _("%(name)s: you have access") % {"name": " ".join(notice.name.split())}
+        return subject, "\n\n".join([text, f"{portal}/notifications/", address]) + "\n"
 
 
 def unknown_mail(admin: User, agents: Sequence[UnknownOn]) -> tuple[str, str]:

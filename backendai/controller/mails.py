@@ -10,22 +10,23 @@ from datetime import datetime
 from django.db import connection
 from django.utils import timezone
 
-from backendai.compute.services.notice_mails import has_mails, send_mails
+from backendai.compute.services.notice_mails import has_access_mails, has_mails, send_access_mails, send_mails
 from backendai.compute.services.unknown_notifications import has_unknown_mails, send_unknown_mails
-from backendai.controller.mail_texts import endpoint_mail, mail_of, run_mail, unknown_mail
+from backendai.controller.mail_texts import access_mail, endpoint_mail, mail_of, run_mail, unknown_mail
 from backendai.controller.outages import log_failure
 from backendai.pipelines.services.news import has_run_mails, send_run_mails
 from backendai.serving.services.notices import has_endpoint_mails, send_endpoint_mails
 
 logger = logging.getLogger(__name__)
 
+_WAITING = (has_unknown_mails, has_mails, has_access_mails, has_run_mails, has_endpoint_mails)
 _one_at_a_time = threading.Lock()
 
 
 def send_due_mails(now: datetime) -> int:
     """Start sending waiting mails, unless this process is already sending. Returns 0, as this rule of the repair pass
     repairs nothing."""
-    is_due = any(has(now) for has in (has_unknown_mails, has_mails, has_run_mails, has_endpoint_mails))
+    is_due = any(has(now) for has in _WAITING)
     if is_due and _one_at_a_time.acquire(blocking=False):
         threading.Thread(target=_run, name="mails", daemon=True).start()
     return 0
@@ -36,6 +37,7 @@ def _run() -> None:
         for send in (
             lambda: send_unknown_mails(timezone.now, unknown_mail),
             lambda: send_mails(timezone.now, mail_of),
+            lambda: send_access_mails(timezone.now, access_mail),
             lambda: send_run_mails(timezone.now, run_mail),
             lambda: send_endpoint_mails(timezone.now, endpoint_mail),
         ):

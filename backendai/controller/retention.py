@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from datetime import datetime
 
+from backendai.activity.access_notices import delete_old_access_notices
 from backendai.activity.retention import delete_old_audit
 from backendai.compute.services.retention import delete_logs_beyond_share, delete_old_history, delete_old_logs
 from backendai.controller.outages import log_failure
@@ -19,6 +20,7 @@ RULES: tuple[Callable[[datetime], int], ...] = (
     delete_old_logs,
     delete_logs_beyond_share,
     delete_old_history,
+    delete_old_access_notices,
     delete_old_audit,
     delete_old_readings,
     delete_old_runs,

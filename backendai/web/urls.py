@@ -93,6 +93,7 @@ urlpatterns = [
     path("notifications/bell/", notifications.bell, name="bell"),
     path("notifications/cards/", notifications.cards, name="cards"),
     path("notifications/cards/close/", notifications.cards_close, name="cards_close"),
+    path("notifications/cards/access/<int:notice_id>/close/", notifications.access_close, name="access_card_close"),
     path("notifications/cards/<uuid:session_id>/close/", notifications.card_close, name="card_close"),
     path("notifications/seen/", notifications.seen, name="notifications_seen"),
     path("notifications/clear/", notifications.clear, name="notifications_clear"),

@@ -38,6 +38,7 @@
     statuses.set(detail.id, detail.status);
     within(moved ? 200 : 3000);
   });
+  document.addEventListener("job-changed", ({ detail }) => detail.kind === "access" && within(200));
   document.addEventListener("look-again-at-all", () => within(400));
 
   const cards = () => [...place.querySelectorAll("[data-note]")];

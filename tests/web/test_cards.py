@@ -137,7 +137,7 @@ def test_three_are_shown_the_newest_first_and_the_others_counted(
     client = browse(cast.alice)
     for number in range(5):
         make_session(cast.alice, name=f"session-no-{number}")
-        with django_assert_num_queries(4):  # 2 for who asks
+        with django_assert_num_queries(5):  # 2 for who asks
             page = client.get(reverse(CARDS))
     assert [pile.name for pile in page.context["piles"]] == [f"session-no-{number}" for number in (4, 3, 2)]
     assert "2 more" in page.content.decode()
@@ -149,16 +149,16 @@ def test_under_the_bell_a_session_is_one_line_with_its_history(
     client = browse(cast.alice)
     session = make_running_session(cast.alice, name="mine")
     make_session(cast.bob, name="of-bob")
-    assert client.get(reverse(BELL)).content.strip() == b"", "one's own launch is no news"
+    assert b"new notification" not in client.get(reverse(BELL)).content, "one's own launch is no news"
     fail(session, "agent-lost", "Its node has not answered.")
     assert "1 new notification" in client.get(reverse(BELL)).content.decode()
     for headers in ({}, HTMX):
-        with django_assert_num_queries(7):  # 2 for who asks
+        with django_assert_num_queries(8):  # 2 for who asks
             page = client.get(reverse(LIST), **headers).content.decode()
         assert "Its node has not answered." in page and "Launched" in page and "of-bob" not in page
         assert page.count('data-news="') == 1
     client.post(reverse("web:notifications_seen"), **HTMX)
-    assert client.get(reverse(BELL)).content.strip() == b""
+    assert b"new notification" not in client.get(reverse(BELL)).content
     assert "Its node has not answered." in client.get(reverse(LIST)).content.decode()
     assert "Nothing new" in client.post(reverse("web:notifications_clear"), follow=True).content.decode()
     assert SessionNotice.objects.filter(owner=cast.alice).count() == 2, "put away, not deleted"
@@ -197,7 +197,7 @@ def test_each_kind_is_shown_where_its_reader_wants_it(cast: Cast, browse: Browse
     assert names(client) == ["mine"]
     page = client.get(reverse(LIST)).content.decode()
     assert "Failed" not in page and "Launched" in page
-    assert client.get(reverse(BELL)).content.strip() == b""
+    assert b"new notification" not in client.get(reverse(BELL)).content
 
 
 def test_sessions_of_one_launch_that_say_the_same_are_one_card(cast: Cast, browse: Browse) -> None:
@@ -229,3 +229,20 @@ def test_close_all_closes_what_was_shown_and_nothing_that_came_later(cast: Cast,
     assert len(names(client)) == 3 and names(browse(cast.bob)) == ["of-bob"]
     assert client.post(close, {"until": newest}, **HTMX).status_code == 200
     assert names(client) == ["later"] and names(browse(cast.bob)) == ["of-bob"]
+
+
+def test_after_some_minutes_only_what_wants_an_answer_has_a_card(cast: Cast, browse: Browse) -> None:
+    client, agent = browse(cast.alice), make_agent()
+    failed, idle = (
+        make_running_session(cast.alice, agent, name="failed"),
+        make_running_session(cast.alice, agent, name="idle"),
+    )
+    make_session(cast.alice, name="waits")
+    fail(failed)
+    SessionNotice.objects.create(session=idle, owner=cast.alice, kind="idle", message="Unused.", due_at=timezone.now())
+    assert sorted(names(client)) == ["failed", "idle", "waits"]
+    long_ago = timezone.now() - timedelta(minutes=6)
+    SessionNotice.objects.update(created_at=long_ago)
+    ComputeSession.objects.update(changed_at=long_ago, started_at=long_ago)
+    assert names(client) == ["idle"]
+    assert "The &lt;b&gt;disk" in client.get(reverse(LIST)).content.decode(), "the bell keeps it"

@@ -23,7 +23,7 @@ USUAL = {"card": True, "bell": True, "email": False}
 def test_what_is_chosen_on_the_page_is_what_rest_says(cast: Cast, browse: Browse, settings: Any) -> None:
     settings.EMAIL_URL = "smtp://mail.example.org"
     alice, client = Caller(cast.alice), browse(cast.alice)
-    assert alice.get(REST).json() == dict.fromkeys(("started", "finished", "failed", "ended", "ending"), USUAL)
+    assert alice.get(REST).json() == dict.fromkeys(("started", "finished", "failed", "ended", "ending", "given"), USUAL)
     sent = {"started-bell": "on", "failed-card": "on", "failed-bell": "on", "failed-email": "on", "ended-card": "on"}
     page = client.post(reverse(PAGE), sent, follow=True)
     assert "Saved." in page.content.decode()
@@ -33,6 +33,7 @@ def test_what_is_chosen_on_the_page_is_what_rest_says(cast: Cast, browse: Browse
         "failed": {"card": True, "bell": True, "email": True},
         "ended": {"card": True, "bell": False, "email": False},
         "ending": {"card": False, "bell": False, "email": False},
+        "given": {"card": False, "bell": False, "email": False},
     }
     assert page.content.decode().count(" checked") == 5
     entry = AuditEntry.objects.get(action="user.choose-notices")
@@ -56,4 +57,4 @@ def test_without_a_mail_server_nobody_can_choose_mail(cast: Cast, browse: Browse
     assert (refused.status_code, refused.json()["code"], refused.json()["field"]) == (400, "no-mail-server", "failed")
     assert not NoticeChoice.objects.exists()
     page = browse(cast.alice).get(reverse(PAGE)).content.decode()
-    assert "This site sends no e-mail." in page and page.count(" disabled") == 5
+    assert "This site sends no e-mail." in page and page.count(" disabled") == 6

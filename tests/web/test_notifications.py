@@ -34,12 +34,12 @@ def end(job: BackgroundJob, **over: Any) -> None:
     jobs.finish_job(job.pk, message="Two agents have it.", now=timezone.now(), **over)
 
 
-def test_the_bell_marks_what_goes_on_and_what_ended_unseen_in_five_queries(
+def test_the_bell_marks_what_goes_on_and_what_ended_unseen_in_seven_queries(
     cast: Cast, browse: Browse, django_assert_num_queries: Callable[..., Any]
 ) -> None:
     client, others = browse(cast.alice), start(cast.bob)
     first, _ = start(cast.alice, "one"), start(cast.alice, "two")
-    with django_assert_num_queries(7):  # 2 for who asks
+    with django_assert_num_queries(9):  # 2 for who asks
         assert "2 under way" in client.get(reverse(BELL)).content.decode()
     end(first)
     end(others)
@@ -58,7 +58,7 @@ def test_it_lists_progress_results_and_fixes_in_a_fixed_number_of_queries(
     end(start(cast.alice, "two"), failed=True, fix="Free some space.", result={"parts": parts})
     start(cast.bob, "of-bob")
     for headers in ({}, HTMX):
-        with django_assert_num_queries(7):
+        with django_assert_num_queries(8):
             text = client.get(reverse(LIST), **headers).content.decode()
         assert "&lt;one&gt;" in text and "1 of 4 agents" in text and 'value="25"' in text
         assert "Free some space." in text and "node-1" in text and "No space is left." in text

@@ -13,6 +13,7 @@ from backendai.accounts.models import Domain, User
 from backendai.accounts.roles import Action, check_domain, check_grant, check_user
 from backendai.accounts.rules import clean_email, clean_full_name
 from backendai.accounts.services.grants import check_policy_of_user, check_weight
+from backendai.activity.access_notices import notify_of_access
 from backendai.activity.changes import plain_value
 from backendai.activity.services import audit
 from backendai.core.errors import Conflict, UserError
@@ -51,6 +52,10 @@ def change_user(actor: User, user: User, wishes: Mapping[str, Any], *, now: date
         _save(user, changed)
         changes = {name: [plain_value(old[name]), plain_value(new[name])] for name in changed}
         audit(actor.pk, "user.change", "user", [user.pk], name=user.email, changes=changes)
+        if "role" in changed and user.pk != actor.pk:
+            role = Message(User.Role(user.role).label)
+            text = Message("{who} gave your account another role: {role}.", who=actor.email, role=role)
+            notify_of_access([user.pk], ("user", user.pk), user.email, text, now=now)
         if _ENDING & set(changed):
             end_credentials(user, now=now)
     return user

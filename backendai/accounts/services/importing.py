@@ -15,6 +15,7 @@ from backendai.accounts.models import Invitation, Membership, Project, ResourceP
 from backendai.accounts.roles import Rank, rank_in_domain
 from backendai.accounts.services.grants import check_policy_of_user
 from backendai.accounts.services.invitations import VALID_FOR, new_invitation
+from backendai.accounts.services.members import notify_of_role
 from backendai.activity.services import audit
 from backendai.core.errors import Conflict, NotAllowed
 from backendai.core.messages import Message
@@ -207,6 +208,12 @@ def _join(actor: User, steps: list[Step]) -> None:
         emails[step.project.pk].append(step.entry.email)
     for project_id, some in emails.items():
         audit(actor.pk, "project.add-member", "project", [project_id], by="import", emails=some)
+    by_role = defaultdict(list)
+    for step in steps:
+        if step.user is not None:
+            by_role[step.project, step.entry.role].append(step.user)
+    for (project, role), users in by_role.items():
+        notify_of_role(actor, project, users, role)
 
 
 def _pieces(rows: Sequence[T]) -> Iterable[Sequence[T]]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from django.db import IntegrityError, transaction
+from django.utils import timezone
 
 from backendai.accounts.models import Membership, Project, User
 from backendai.accounts.roles import Action, check_project
 from backendai.accounts.rules import check_member_role, clean_email
+from backendai.activity.access_notices import notify_of_access, withdraw_access
 from backendai.activity.services import audit
 from backendai.core.errors import Conflict, NotFound
 from backendai.core.messages import Message
@@ -28,6 +32,7 @@ def add_member(actor: User, project: Project, email: str, *, role: str = Members
         with transaction.atomic():
             membership: Membership = Membership.objects.create(user=user, project=project, role=role)
             _audit(actor, "project.add-member", project, user, role=role)
+            notify_of_role(actor, project, [user], role)
     except IntegrityError as error:
         text = Message("They belong to this project already.")
         raise Conflict(text, field="email", code="already-member") from error
@@ -42,6 +47,7 @@ def remove_member(actor: User, project: Project, user: User) -> None:
         if not deleted:
             raise NotFound("They do not belong to this project.", code="no-member")
         _audit(actor, "project.remove-member", project, user)
+        withdraw_access(("project", project.pk), [user.pk])
 
 
 def set_member_role(actor: User, project: Project, user: User, role: str) -> Membership:
@@ -57,7 +63,20 @@ def set_member_role(actor: User, project: Project, user: User, role: str) -> Mem
             before, membership.role = membership.role, role
             membership.save(update_fields=["role"])
             _audit(actor, "project.set-member-role", project, user, changes={"role": [before, role]})
+            notify_of_role(actor, project, [user], role)
     return membership
+
+
+def notify_of_role(actor: User, project: Project, users: Sequence[User], role: str) -> None:
+    """Notify these people, other than the actor, of their role in the project, in the caller's transaction."""
+    text = Message(
+        "{who} made you {role} of the project {name}.",
+        who=actor.email,
+        role=Message(Membership.Role(role).label),
+        name=project.name,
+    )
+    people = [user.pk for user in users if user.pk != actor.pk]
+    notify_of_access(people, ("project", project.pk), project.name, text, now=timezone.now())
 
 
 def _audit(actor: User, action: str, project: Project, user: User, **details: object) -> None:

@@ -28,9 +28,11 @@ class NoticeChoicesBody(StrictSerializer):
     """The channels of each kind of notification; a request contains the changes."""
 
     started = ChannelsBody(required=False, help_text="Launches, and starts after a wait of more than a minute.")
+    finished = ChannelsBody(required=False, help_text="Batch sessions and runs that finished successfully.")
     failed = ChannelsBody(required=False)
     ended = ChannelsBody(required=False, help_text="Ended by the platform or an administrator.")
     ending = ChannelsBody(required=False, help_text="Sessions that end soon.")
+    given = ChannelsBody(required=False, help_text="Access that somebody gives: folders, images, templates, projects.")
 
 
 class NoticeChoices(GenericAPIView[Any]):

@@ -1,4 +1,4 @@
-"""Sends notifications of sessions by e-mail to users who have chosen this."""
+"""Sends notifications of sessions, and of given access, by e-mail to users who have chosen this."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 from django.core.mail import EmailMessage, get_connection
 from django.db.models import Q
 
+from backendai.activity.access_notices import access_mails_due
+from backendai.activity.models import AccessNotice
 from backendai.activity.notices import NoticeKind, mail_wanted, sends_mail
 from backendai.compute.notice_models import NoticeQuerySet, SessionNotice
 
@@ -40,6 +42,16 @@ def send_mails(clock: Callable[[], datetime], write: Writer) -> int:
     """Send waiting mails with the texts of ``write``, at most ``MOST_AT_ONCE`` per call; returns how many. Raises the
     errors of ``mail_each``."""
     return mail_each(_due(clock()).select_related("session", "owner").order_by("pk")[:MOST_AT_ONCE], clock, write)
+
+
+def has_access_mails(now: datetime) -> bool:
+    """Return whether mails about given access wait to be sent. Two queries; none if the site sends no mail."""
+    return access_mails_due(now).exists() if sends_mail() else False
+
+
+def send_access_mails(clock: Callable[[], datetime], write: Callable[[AccessNotice], tuple[str, str]]) -> int:
+    """Send waiting mails about given access; returns how many. Raises the errors of ``mail_each``."""
+    return mail_each(access_mails_due(clock()).select_related("owner").order_by("pk")[:MOST_AT_ONCE], clock, write)
 
 
 def mail_each(due: Iterable[Mailed], clock: Callable[[], datetime], write: Callable[[Mailed], tuple[str, str]]) -> int:

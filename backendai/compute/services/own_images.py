@@ -14,6 +14,7 @@ from django.db.models import Exists, OuterRef
 
 from backendai.accounts.models import Project, User
 from backendai.accounts.policies import USER, key_of
+from backendai.activity.access_notices import withdraw_access
 from backendai.activity.models import BackgroundJob
 from backendai.activity.services import audit
 from backendai.catalog.models import Image, ImageOnAgent, ImageShare
@@ -145,6 +146,7 @@ def _mark_deleted(image: Image, now: datetime) -> None:
     if is_pushed and not ComputeSession.objects.live().filter(image=image).exists():
         start_removal(image.reference, now=now)
     ImageShare.objects.filter(image=image).delete()
+    withdraw_access(("image", image.pk))
     agents = list(ImageOnAgent.objects.filter(reference=image.reference).values_list("agent__name", flat=True))
     mark_unwanted(now)
     for agent in agents:

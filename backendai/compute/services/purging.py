@@ -9,7 +9,7 @@ from django.db.models import Count
 
 from backendai.accounts.models import User
 from backendai.accounts.services import check_purge, purge
-from backendai.activity.models import NoticeChoice
+from backendai.activity.models import AccessNotice, NoticeChoice
 from backendai.compute.models import ComputeSession, EarlierLog, Kernel, KernelLog, SessionNotice
 from backendai.compute.services.own_images import delete_images_of
 from backendai.compute.services.session_files import delete_files_of
@@ -32,6 +32,7 @@ def purge_user(actor: User, user: User, *, typed: str, now: datetime) -> None:
         delete_images_of(user, now=now)
         delete_files_of(user)
         SessionNotice.objects.filter(owner=user).delete()
+        AccessNotice.objects.filter(owner=user).delete()
         NoticeChoice.objects.filter(user=user).delete()
         purge(actor, user, typed=typed, now=now)
 

@@ -10,6 +10,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import F
 
 from backendai.accounts.models import Project, User
+from backendai.activity.access_notices import withdraw_access
 from backendai.activity.services import audit
 from backendai.core.errors import Conflict, UserError
 from backendai.storage.limits import check_room, owner_of
@@ -118,6 +119,7 @@ def trash_folder(folder: Folder, actor: User, *, now: datetime) -> Folder:
         if not transition([folder.pk], FolderStatus.TRASHED, now=now, trashed_at=now):
             raise wrong_status(folder, "moved to the trash")
         audit(actor.pk, "folder.trash", "folder", [folder.pk], name=folder.name)
+        withdraw_access(("folder", folder.pk))
     folder.refresh_from_db(fields=["status", "status_message", "version", "changed_at", "trashed_at"])
     return folder
 

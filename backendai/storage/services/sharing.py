@@ -9,6 +9,7 @@ from django.db.models import Q, QuerySet
 
 from backendai.accounts.models import Membership, User
 from backendai.accounts.rules import clean_email
+from backendai.activity.access_notices import answer_access, notify_of_access, withdraw_access
 from backendai.activity.services import audit
 from backendai.core.errors import Conflict, NotFound, UserError
 from backendai.core.messages import Message
@@ -51,6 +52,7 @@ def share_folder(folder: Folder, actor: User, email: str, rights: str, *, now: d
             grant.rights = rights
             grant.save(update_fields=["rights"])
             _audit(actor, "folder.share", folder, user, rights=rights)
+            _notify(actor, grant, folder, now)
     return grant
 
 
@@ -60,6 +62,7 @@ def accept_invitation(grant: FolderGrant, user: User, *, now: datetime) -> Folde
         if not FolderGrant.objects.pending_for(user).filter(pk=grant.pk).update(accepted_at=now):
             raise _no_invitation()
         audit(user.pk, "folder.accept", "folder", [grant.folder_id], rights=grant.rights)
+        answer_access(user.pk, grant.pk, now=now)
     grant.accepted_at = now
     return grant
 
@@ -70,6 +73,7 @@ def decline_invitation(grant: FolderGrant, user: User, *, now: datetime) -> None
         if not FolderGrant.objects.pending_for(user).filter(pk=grant.pk).delete()[0]:
             raise _no_invitation()
         audit(user.pk, "folder.decline", "folder", [grant.folder_id])
+        withdraw_access(("folder", grant.folder_id), [user.pk])
 
 
 def revoke_grant(folder: Folder, actor: User, user: User, *, now: datetime) -> None:
@@ -79,6 +83,7 @@ def revoke_grant(folder: Folder, actor: User, user: User, *, now: datetime) -> N
         if not FolderGrant.objects.filter(folder=folder, user=user).delete()[0]:
             raise NotFound("The folder is not shared with them.", code="no-grant")
         _audit(actor, "folder.revoke", folder, user)
+        withdraw_access(("folder", folder.pk), [user.pk])
 
 
 def leave_folder(folder: Folder, user: User, *, now: datetime) -> None:
@@ -90,6 +95,7 @@ def leave_folder(folder: Folder, user: User, *, now: datetime) -> None:
             text = Message("Nobody shared this folder with you: it is yours, your project's, or you administer it.")
             raise Conflict(text, code="not-shared")
         audit(user.pk, "folder.leave", "folder", [folder.pk], name=folder.name)
+        withdraw_access(("folder", folder.pk), [user.pk])
 
 
 def set_override(folder: Folder, actor: User, user: User, rights: str, *, now: datetime) -> FolderGrant:
@@ -107,7 +113,24 @@ def set_override(folder: Folder, actor: User, user: User, rights: str, *, now: d
             folder=folder, user=user, defaults=values, create_defaults=values | {"created_at": now}
         )
         _audit(actor, "folder.override", folder, user, rights=rights)
+        if rights == Rights.NONE or user.pk == actor.pk:
+            withdraw_access(("folder", folder.pk), [user.pk])
+        else:
+            _notify(actor, grant, folder, now)
     return grant
+
+
+def _notify(actor: User, grant: FolderGrant, folder: Folder, now: datetime) -> None:
+    """Notify the person of the grant of its rights, and of the invitation that waits for an answer."""
+    waits = grant.kind == GrantKind.INVITATION and grant.accepted_at is None
+    text = Message(
+        "{who} shares the folder {name} with you: you {rights} its files.",
+        who=actor.email,
+        name=folder.name,
+        rights=Message(Rights(grant.rights).label),
+    )
+    invitation = grant.pk if waits else 0
+    notify_of_access([grant.user_id], ("folder", folder.pk), folder.name, text, now=now, invitation=invitation)
 
 
 def _shareable(folder: Folder, actor: User) -> Folder:

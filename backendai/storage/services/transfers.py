@@ -9,8 +9,10 @@ from django.db.models import Count, F
 
 from backendai.accounts.acting import people_to_act_for
 from backendai.accounts.models import User
+from backendai.activity.access_notices import notify_of_access
 from backendai.activity.services import audit
 from backendai.core.errors import Conflict, NotAllowed, UserError
+from backendai.core.messages import Message
 from backendai.storage.limits import lock_owner
 from backendai.storage.models import Folder, FolderGrant
 from backendai.storage.services.delivery import deliver
@@ -56,6 +58,14 @@ def transfer_folders(actor: User, from_user: User, to_user: User, *, now: dateti
             details = {"name": folder.name, "from": from_user.email, "to": to_user.email, "was": names[folder.pk]}
             audit(actor.pk, "folder.transfer", "folder", [folder.pk], **details)
         FolderGrant.objects.filter(folder__in=folders, user=to_user).delete()
+        if folders and to_user.pk != actor.pk:
+            text = Message(
+                "{who} made you the owner of the folders of {person}: {number}.",
+                who=actor.email,
+                person=from_user.email,
+                number=len(folders),
+            )
+            notify_of_access([to_user.pk], ("folders", from_user.pk), from_user.email, text, now=now)
     moved = list(Folder.objects.filter(pk__in=names).select_related("host", "user", "project__domain"))
     for folder in moved:
         deliver(folder, now=now)

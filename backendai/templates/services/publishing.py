@@ -12,6 +12,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import Max
 
 from backendai.accounts.models import Project, User
+from backendai.activity.access_notices import notify_of_access, withdraw_access
 from backendai.activity.services import audit
 from backendai.core.errors import Conflict, NotAllowed, UserError
 from backendai.core.messages import Message
@@ -91,10 +92,25 @@ def create_template(user: User, wish: TemplateWish, text: str, *, note: str = ""
             template.current = _write_version(template, 1, user, found, note, now)
             template.save(update_fields=["current"])
             audit(user.pk, "template.create", "template", [template.pk], name=str(template))
+            _notify_project(user, template, now)
     except IntegrityError as error:
         text_ = Message("There is a template {name} here already: choose another name.", name=repr(wish.name))
         raise Conflict(text_, field="name", code="name-taken") from error
     return template
+
+
+def _notify_project(user: User, template: Template, now: datetime) -> None:
+    """Notify the other members of the project of its new template."""
+    if template.project is None:
+        return
+    text = Message(
+        "{who} published the template {name} for the project {project}.",
+        who=user.email,
+        name=template.title or template.name,
+        project=template.project.name,
+    )
+    people = template.project.memberships.exclude(user=user).values_list("user_id", flat=True)
+    notify_of_access(people, ("template", template.pk), template.title or template.name, text, now=now)
 
 
 def publish_version(user: User, template: Template, text: str, *, note: str = "", now: datetime) -> TemplateVersion:
@@ -157,6 +173,7 @@ def delete_template(user: User, template: Template) -> None:
     check_changeable(user, template)
     with transaction.atomic():
         audit(user.pk, "template.delete", "template", [template.pk], name=str(template))
+        withdraw_access(("template", template.pk))
         template.delete()
 
 

@@ -6,16 +6,19 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from django.db.models import Count, Q
+from django.utils import timezone
 
 from backendai.accounts.models import User
-from backendai.activity.models import BackgroundJob
-from backendai.activity.notices import NoticeKind, choices_of, kinds_in
+from backendai.activity.access_notices import access_notices_of
+from backendai.activity.models import AccessNotice, BackgroundJob
+from backendai.activity.notices import GIVEN, NoticeKind, choices_of, kinds_in
 from backendai.compute.models import ComputeSession
 from backendai.compute.notice_models import SessionNotice
 from backendai.compute.services.unknown_notifications import UnknownOn, undecided_by_agent
 from backendai.pipelines.services.news import ended_runs, told_by
 from backendai.serving.models import EndpointNotice
 from backendai.serving.services import notices as endpoint_news
+from backendai.storage.models import FolderGrant
 from backendai.web.pipelines.rows import RunRow, rows_of
 
 _MOST_JOBS, _MOST_NOTICES, _MOST_RUNS = 50, 200, 50
@@ -25,8 +28,8 @@ _MOST_JOBS, _MOST_NOTICES, _MOST_RUNS = 50, 200, 50
 class Line:
     """One entry of the bell.
 
-    It is a background job, an ended run, a notification of an endpoint, unknown kernels, or a session with its
-    notifications, the newest first.
+    It is a background job, an ended run, a notification of an endpoint or of given access, unknown kernels, or a
+    session with its notifications, the newest first.
     """
 
     at: datetime
@@ -36,6 +39,7 @@ class Line:
     unknown: list[UnknownOn] = field(default_factory=list)
     run: RunRow | None = None
     endpoint: EndpointNotice | None = None
+    access: AccessNotice | None = None
 
     @property
     def is_unseen(self) -> bool:
@@ -46,6 +50,8 @@ class Line:
             return self.run.run.seen_at is None
         if self.endpoint is not None:
             return self.endpoint.seen_at is None
+        if self.access is not None:
+            return self.access.seen_at is None
         return bool(self.unknown) or any(notice.seen_at is None for notice in self.notices)
 
     @property
@@ -57,7 +63,7 @@ class Line:
 def lines_of(user: User) -> list[Line]:
     """Return the entries of the bell that the user has not dismissed, for superadmins also unknown kernels.
 
-    Five queries, one more for runs and one for superadmins.
+    Six queries, one more for runs and one for superadmins.
     """
     jobs = BackgroundJob.objects.in_bell_of(user)[:_MOST_JOBS]
     lines = [Line(job.created_at, job=job) for job in jobs]
@@ -73,11 +79,15 @@ def lines_of(user: User) -> list[Line]:
     lines += [Line(row.run.ended_at, run=row) for row in rows_of(ended) if row.run.ended_at]
     told = endpoint_news.notices_of(user).filter(endpoint_news.told_by(kinds)).select_related("endpoint")[:_MOST_RUNS]
     lines += [Line(one.created_at, endpoint=one) for one in told]
+    if GIVEN in kinds:
+        given = access_notices_of(user, now=timezone.now())[:_MOST_NOTICES]
+        lines += [Line(one.created_at, access=one) for one in given]
     return sorted([*lines, *of_session.values()], key=lambda line: line.at, reverse=True)
 
 
 def counts_of(user: User) -> dict[str, int]:
-    """Return the numbers of running jobs and of unseen notifications. Five queries, one more for superadmins."""
+    """Return the numbers of running jobs, of unseen notifications, and of invitations to folders that wait for an
+    answer. Seven queries, one more for superadmins."""
     over = Q(seen_at=None) & ~Q(status=BackgroundJob.Status.RUNNING)
     jobs = BackgroundJob.objects.in_bell_of(user).order_by()
     counts = jobs.aggregate(
@@ -88,4 +98,6 @@ def counts_of(user: User) -> dict[str, int]:
     waiting = 1 if undecided_by_agent(user) else 0  # one line, and new until it is decided
     runs = ended_runs(user).filter(told_by(kinds), seen_at=None).order_by().count()
     told = endpoint_news.notices_of(user).filter(endpoint_news.told_by(kinds), seen_at=None)
-    return counts | {"unseen": counts["unseen"] + notices.order_by().count() + waiting + runs + told.order_by().count()}
+    given = access_notices_of(user, now=timezone.now()).filter(seen_at=None).order_by().count() if GIVEN in kinds else 0
+    unseen = counts["unseen"] + notices.order_by().count() + waiting + runs + told.order_by().count() + given
+    return counts | {"unseen": unseen, "invitations": FolderGrant.objects.pending_for(user).order_by().count()}

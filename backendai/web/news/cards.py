@@ -17,10 +17,11 @@ from backendai.compute.status import LIVE, Status
 MOST_SHOWN = 3
 _MOST_READ = 100
 _STAYS = timedelta(hours=24)
-_LAUNCH_STAYS = timedelta(hours=1)
+_CHANGED_LATELY = timedelta(minutes=5)
 _STAYS_RUNNING = timedelta(minutes=2)
 _STAYS_ENDED = timedelta(seconds=15)  # long enough to be seen and to close itself
 _LASTING = (NoticeKind.FAILED, NoticeKind.ENDED)
+_WARNINGS = (NoticeKind.IDLE, NoticeKind.ENDING)
 _NUMBER = re.compile(r"-\d+$")
 
 
@@ -114,15 +115,16 @@ def cards_of(user: User, *, now: datetime) -> list[Card]:
 def _is_due(notice: SessionNotice, now: datetime) -> bool:
     """Return whether the card is shown.
 
-    Shown are errors, sessions that are starting or have just started, and those that have just ended.
+    Shown are warnings, which want an answer, and what changed in the last minutes: errors, sessions that are starting
+    or have just started, and those that have just ended.
     """
     session = notice.session
     if notice.kind in _LASTING:
-        return True
+        return notice.created_at > now - _CHANGED_LATELY
     if session.is_terminal:
         return session.ended_at is not None and session.ended_at > now - _STAYS_ENDED
-    if notice.kind != NoticeKind.LAUNCHED:
+    if notice.kind in _WARNINGS:
         return True
     if session.status == Status.RUNNING:
         return session.started_at is not None and session.started_at > now - _STAYS_RUNNING
-    return notice.created_at > now - _LAUNCH_STAYS
+    return max(notice.created_at, session.changed_at) > now - _CHANGED_LATELY

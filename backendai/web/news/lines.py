@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from django.urls import reverse
 from django.utils.translation import gettext as _
 
+from backendai.activity.models import AccessNotice
 from backendai.activity.notices import NoticeKind
 from backendai.compute.models import ComputeSession
 from backendai.compute.notice_models import SessionNotice
@@ -19,6 +21,19 @@ _ICONS = {
     NoticeKind.FINISHED: "circle-check",
     NoticeKind.APP_CLOSED: "link",
 }
+
+
+_TO = {"folder": "web:folder", "template": "web:template"}
+_LISTS = {"folders": "web:folders", "image": "web:launch"}
+
+
+def access_link(notice: AccessNotice) -> str:
+    """Return the address of what a notification gives access to; a folder has one once its invitation is accepted."""
+    if notice.invitation is not None:
+        return reverse("web:folders")
+    if notice.subject_type in _TO:
+        return reverse(_TO[notice.subject_type], args=[notice.subject_id])
+    return reverse(_LISTS.get(notice.subject_type, "web:account"))
 
 
 def headline(notice: SessionNotice) -> str:

@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
-from backendai.activity.notices import CHANNELS, CHOSEN, NoticeKind, choices_of, choose, sends_mail
+from backendai.activity.notices import CHANNELS, CHOSEN, GIVEN, NoticeKind, choices_of, choose, sends_mail
 from backendai.core.errors import UserError
 from backendai.texts.messages import in_words
 from backendai.web.account_pages import account_page
@@ -62,6 +62,10 @@ def _context(request: PageRequest) -> dict[str, Any]:
                 "An idle warning, or a time limit: an hour before, or at half of the time if that is later. "
                 "Endpoints that hold accelerators without requests, too."
             ),
+        ),
+        GIVEN: (
+            _("Somebody gives you access"),
+            _("To a folder, an image, a template or a project, or your role changes."),
         ),
     }
     rows = [(kind, *texts[kind], choices[kind]) for kind in CHOSEN]

@@ -14,6 +14,7 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
+from backendai.activity.access_notices import access_cards_of, clear_access, close_access_cards, see_access
 from backendai.activity.jobs import cancel_job, clear_jobs, see_jobs
 from backendai.compute.services.notices import clear_notices, close_card, close_cards, see_notices
 from backendai.core.errors import NotFound, UserError
@@ -63,11 +64,20 @@ def card_close(request: PageRequest, session_id: UUID) -> HttpResponse:
 
 @require_POST
 @login_required
+def access_close(request: PageRequest, notice_id: int) -> HttpResponse:
+    """Close the user's card of access that somebody gave."""
+    close_access_cards(request.user, now=timezone.now(), pk=notice_id)
+    return _cards(request) if request.htmx else redirect("web:notifications")
+
+
+@require_POST
+@login_required
 def cards_close(request: PageRequest) -> HttpResponse:
     """Close all cards up to the newest that the page has shown."""
     text = request.POST.get("until", "")
     if text.isdecimal() and len(text) <= _LONGEST_ID:
         close_cards(request.user, int(text), now=timezone.now())
+        close_access_cards(request.user, now=timezone.now())
     return _cards(request) if request.htmx else redirect("web:notifications")
 
 
@@ -80,6 +90,7 @@ def seen(request: PageRequest) -> HttpResponse:
     see_notices(request.user, now=now)
     see_runs(request.user, now=now)
     see_endpoints(request.user, now=now)
+    see_access(request.user, now=now)
     return _answer(request)
 
 
@@ -92,6 +103,7 @@ def clear(request: PageRequest) -> HttpResponse:
     clear_notices(request.user, now=now)
     clear_runs(request.user, now=now)
     clear_endpoints(request.user, now=now)
+    clear_access(request.user, now=now)
     return _answer(request)
 
 
@@ -123,12 +135,15 @@ def _cards(request: PageRequest) -> HttpResponse:
         for card in cards_of(request.user, now=timezone.now())
         if not here.startswith(reverse("web:session", args=[card.session.pk]))
     ]
+    given = list(access_cards_of(request.user, now=timezone.now())[:_MOST_AT_ONCE])
     piles = piles_of(cards)
-    more = sum(len(pile.cards) for pile in piles[MOST_SHOWN:])
+    shown = piles[: MOST_SHOWN - len(given[:1])]
+    more = sum(len(pile.cards) for pile in piles[len(shown) :]) + len(given[1:])
     context = {
-        "piles": piles[:MOST_SHOWN],
+        "access": given[:1],
+        "piles": shown,
         "more": more,
-        "beside_first": len(cards) - len(piles[0].cards) if piles else 0,
+        "beside_first": len(cards) + len(given) - (len(piles[0].cards) if piles and not given else 1),
         "newest": max((card.notice.pk for card in cards), default=0),
         "idle": [card.session.pk for card in cards if card.may_keep],
     }

@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from backendai.accounts.models import User
+from backendai.accounts.models import Membership, User
 from backendai.storage.models import Folder, StorageHost
 from backendai.storage.services import create_folder
 from tests.cast import Cast
@@ -44,3 +44,10 @@ def alice(cast: Cast, browse: Callable[[User], Client]) -> Client:
 def bob(cast: Cast, browse: Callable[[User], Client]) -> Client:
     """Bob's browser."""
     return browse(cast.bob)
+
+
+@pytest.fixture
+def project_folder(cast: Cast, host: StorageHost) -> Folder:
+    """A folder of the project, which Alice administers."""
+    Membership.objects.filter(user=cast.alice).update(role="admin")
+    return create_folder(cast.alice, name="ours", project=cast.project, host=host, now=timezone.now())
