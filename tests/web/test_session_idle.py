@@ -164,6 +164,8 @@ def test_news_of_idleness_lead_to_more_time(cast: Cast, browse: Browse) -> None:
         page = text_of(browse(cast.alice), reverse(name), **HTMX)
         assert "ends at <time" in page and "Unused since <time" in page
     client = browse(cast.alice)
+    row = text_of(client, reverse("web:session_row", args=[session.pk]), **HTMX)
+    assert f'<form method="post" action="{reverse("web:keep_many")}"' in row and f'id="keep-{session.pk}"' in row
     page = text_of(client, reverse("web:cards"), **HTMX)
     assert f'<form method="post" action="{reverse("web:keep_many")}"' in page and "Keep session running" in page
     answer = client.post(reverse("web:keep_many"), {"session": [session.pk]}, **HTMX)

@@ -172,6 +172,7 @@ def test_it_warns_within_the_hour_before_its_end_and_says_what_ends_it(cast: Cas
     Agent.objects.update(drain_started_at=now, drain_ends_at=now + timedelta(minutes=5))
     page = text_of(client, session)
     assert page.index("Its agent is drained") < page.index("Maximum lifetime")
+    assert 'id="ends-soon"' not in page and page.count("is being drained</strong>") == 1, "one notice says it"
     job = make_running_session(
         cast.alice, agent, session_type="batch", startup_command="true", batch_timeout=timedelta(hours=1)
     )

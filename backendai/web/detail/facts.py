@@ -24,11 +24,12 @@ _SPEAKING = (Agent.Status.ALIVE, Agent.Status.DRAINING)
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """An automatic end of a session: its title, time and description."""
+    """An automatic end of a session: its title, time and description. ``is_drain``: the page says it of the agent."""
 
     title: str
     at: datetime
     about: str
+    is_drain: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ def ends_of(session: ComputeSession, kernels: Iterable[Kernel]) -> list[End]:
     for agent in {kernel.agent_id: kernel.agent for kernel in kernels if kernel.status not in TERMINAL}.values():
         if agent is not None and agent.is_drained and agent.drain_ends_at:
             about = _("An administrator is draining agent %(node)s.") % {"node": agent.name}
-            found.append(End(_("Its agent is drained"), agent.drain_ends_at, about))
+            found.append(End(_("Its agent is drained"), agent.drain_ends_at, about, is_drain=True))
     return sorted(found, key=lambda end: end.at)
 
 

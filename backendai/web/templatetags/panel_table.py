@@ -15,6 +15,7 @@ from django_tables2.utils import signature
 from backendai.texts.messages import in_words
 from backendai.texts.translation import gettext as _
 from backendai.web.resources import Bar
+from backendai.web.templatetags.portal import fullness
 
 register = template.Library()
 
@@ -50,12 +51,14 @@ def use_bars(bars: Sequence[Bar]) -> SafeString:
 
 def load_bars(parts: Sequence[tuple[str, int]]) -> SafeString:
     """Return a bar for each name and per cent."""
-    return format_html_join("", _LOAD, ((name, percent, percent, name, percent, percent) for name, percent in parts))
+    return format_html_join(
+        "", _LOAD, ((name, percent, percent, fullness(percent), name, percent, percent) for name, percent in parts)
+    )
 
 
 _LOAD = (
     '<div class="bar"><div class="bar-text"><span>{}</span> <span class="number">{} %</span></div>\n'
-    '<meter min="0" max="100" value="{}" aria-label="{}: {} %">{} %</meter></div>'
+    '<meter min="0" max="100" value="{}" class="{}" aria-label="{}: {} %">{} %</meter></div>'
 )
 _BAR = (
     '<div class="bar"><div class="bar-text"><span>{}</span> <span class="number"><strong>{}</strong>'

@@ -62,6 +62,12 @@ def is_locked(context: Context) -> bool:
     return isinstance(user, User) and request is not None and is_missing(user, request.session)
 
 
+@register.filter
+def fullness(percent: float) -> str:
+    """Return the class of a meter: coloured from 85 per cent on, and otherwise at 100."""
+    return "is-full" if percent >= 100 else "is-high" if percent >= 85 else ""
+
+
 @register.simple_tag
 def status(value: str) -> SafeString:
     """Return a session's or kernel's status as a coloured word.

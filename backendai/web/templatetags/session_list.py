@@ -16,7 +16,7 @@ from backendai.compute.status import Result, Status
 from backendai.core.service_ports import service_ports_of
 from backendai.web.session_list.columns import Column
 from backendai.web.statuses import appearance_of
-from backendai.web.templatetags.portal import icon, status
+from backendai.web.templatetags.portal import fullness, icon, status
 
 register = template.Library()
 _OPENED = frozenset({"http", "preopen"})
@@ -48,13 +48,20 @@ def usage_bars(session: ComputeSession) -> SafeString:
         return SafeString("")
     if not bars:
         return format_html('<span class="text-secondary" title="{}">–</span>', _("Usage: not measured yet"))
-    return format_html_join("", _BAR, ((bar.title, bar.short, bar.percent, bar.title) for bar in bars))
+    return format_html_join("", _BAR, (_parts_of(bar) for bar in bars))
 
 
 _BAR = (
     '<span class="row-use" title="{}"><span class="row-use-name" aria-hidden="true">{}</span>'
-    '<meter min="0" max="100" value="{}" aria-label="{}"></meter></span>'
+    '<meter min="0" max="100" value="{}" class="{}" aria-label="{}"></meter>'
+    '<span class="number" aria-hidden="true">{} %</span></span>'
 )
+
+
+def _parts_of(bar: Any) -> tuple[object, ...]:
+    return bar.title, bar.short, bar.percent, fullness(bar.percent), bar.title, bar.percent
+
+
 _BUTTON = (
     '<a class="btn btn-ghost btn-icon-only" id="{}" href="{}" title="{}"{}>{}'
     '<span class="visually-hidden">{} <bdi>{}</bdi></span></a>'

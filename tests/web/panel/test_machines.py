@@ -70,7 +70,7 @@ def test_the_list_shows_load_and_state_in_as_many_queries_for_many_machines(
     text = text_of(shown)
     assert "CPU 1 of 4" in text
     assert "Memory 1 GiB of 8 GiB" in text
-    loads = re.findall(r'<meter [^>]*value="(\d+)" aria-label="(\w+): \1 %"', shown.content.decode())
+    loads = re.findall(r'<meter [^>]*value="(\d+)" class="[a-z-]*" aria-label="(\w+): \1 %"', shown.content.decode())
     assert loads == [("42", "CPU"), ("75", "Memory"), ("97", "Disk")]
     assert "Docker 20.10.24" in text and "Linux 6.1.0-18" in text
     assert "1 note" in text
