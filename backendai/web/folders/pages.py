@@ -9,6 +9,7 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
@@ -58,14 +59,21 @@ def folders(request: PageRequest) -> HttpResponse:
 @never_cache
 @login_required
 def create(request: PageRequest) -> HttpResponse:
-    """Show the form for a new folder; on POST, create the folder and redirect to its page."""
+    """Show the form for a new folder; on POST, create the folder and redirect to its page. For htmx, which sends the
+    form of a dialog, return only the form with its faults."""
     form = CreateForm(request.POST or None, user=request.user)
     if request.method == "POST" and form.is_valid():
         try:
-            return redirect("web:folder", form.create(request.user, timezone.now()).pk)
+            address = reverse("web:folder", args=[form.create(request.user, timezone.now()).pk])
+            return HttpResponse(headers={"HX-Redirect": address}) if request.htmx else redirect(address)
         except UserError as error:
             blame(form, error)
     context = {"section": "folders", "form": form, "room": _room(request)}
+    if request.htmx:  # it swaps nothing for a 422
+        for name in list(form.errors)[:1]:
+            if name in form.fields:
+                form.fields[name].widget.attrs["autofocus"] = True
+        return render(request, "web/folders/_new_form.html", context | {"in_dialog": True})
     return render(request, "web/folders/new.html", context, status=422 if form.is_bound else 200)
 
 

@@ -159,6 +159,8 @@ def test_a_folder_is_created_with_its_limit(cast: Cast, host: StorageHost, alice
     folder = Folder.objects.get(name="new")
     assert (answer.status_code, answer["Location"]) == (302, reverse("web:folder", args=[folder.pk]))
     assert (folder.user, folder.limit_bytes, folder.status) == (cast.alice, 2 * 2**30, FolderStatus.READY)
+    in_dialog = alice.post(reverse("web:folder_new"), form | {"name": "other"}, headers={"hx-request": "true"})
+    assert in_dialog["HX-Redirect"] == reverse("web:folder", args=[Folder.objects.get(name="other").pk])
 
 
 @pytest.mark.parametrize(
@@ -177,6 +179,9 @@ def test_what_is_wrong_with_a_new_folder_is_said_at_its_field(
     answer = alice.post(reverse("web:folder_new"), form)
     assert answer.status_code == 422
     assert said in str(answer.context["form"].errors)
+    in_dialog = alice.post(reverse("web:folder_new"), form, headers={"hx-request": "true"})
+    part = in_dialog.content.decode()
+    assert in_dialog.status_code == 200 and part.lstrip().startswith("<form") and said in part and "autofocus" in part
     assert not Folder.objects.exists()
 
 
