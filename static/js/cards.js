@@ -61,7 +61,9 @@
 
   const meets = (one, other) =>
     one.width && one.right > other.left && one.left < other.right && one.bottom > other.top && one.top < other.bottom;
+  // On a page that scrolls something would come under it with the next turn of the wheel.
   const coversSomething = (card) => {
+    if (document.documentElement.scrollHeight > innerHeight) return true;
     const room = card.querySelector(".note-panel").getBoundingClientRect();
     return [...document.querySelectorAll(controls)].some((each) => !place.contains(each) && meets(each.getBoundingClientRect(), room));
   };

@@ -26,6 +26,47 @@ describe("dialogs", () => {
   });
 });
 
+describe("what comes before the scripts of a page", () => {
+  const begin = () => {
+    const page = open('<button type="button" id="one">One</button><button id="two">Two</button><a href="#there" data-box="x" id="row">Row</a><a href="#plain" id="plain">Plain</a><div id="zone"></div>', ["theme"], { isReady: false });
+    page.done = [];
+    return page;
+  };
+  const arrive = async (page) => {
+    page.document.addEventListener("click", ({ target }) => page.done.push(target.id));
+    page.find("#zone").addEventListener("drop", ({ dataTransfer }) => page.done.push(...dataTransfer.items.map((item) => item.webkitGetAsEntry() ?? item.getAsFile())));
+    page.tell(page.document, "DOMContentLoaded");
+    await page.pass(0);
+  };
+  test("the last press is done once they listen, and links lead on at once", async () => {
+    const page = begin();
+    page.click("#one");
+    page.click("#row");
+    const held = new page.window.MouseEvent("click", { bubbles: true, cancelable: true });
+    page.find("#two").dispatchEvent(held);
+    const free = new page.window.MouseEvent("click", { bubbles: true, cancelable: true });
+    page.find("#plain").dispatchEvent(free);
+    const other = new page.window.MouseEvent("click", { bubbles: true, cancelable: true, ctrlKey: true });
+    page.find("#row").dispatchEvent(other);
+    assert.deepEqual([held.defaultPrevented, free.defaultPrevented, other.defaultPrevented], [true, false, false]);
+    await arrive(page);
+    assert.deepEqual(page.done, ["two"]);
+    page.click("#one");
+    assert.deepEqual(page.done, ["two", "one"], "from then on it is done at once");
+  });
+  test("dropped files and directories wait, and the browser does not open them", async () => {
+    const page = begin();
+    const [entry, file] = [{ isDirectory: true }, { name: "a.txt" }];
+    const items = [{ kind: "string" }, { kind: "file", webkitGetAsEntry: () => entry, getAsFile: () => null }, { kind: "file", webkitGetAsEntry: () => null, getAsFile: () => file }];
+    const event = Object.assign(new page.window.Event("drop", { bubbles: true, cancelable: true }), { dataTransfer: { types: ["Files"], items, files: [file] } });
+    page.find("#zone").dispatchEvent(event);
+    items.length = 0;
+    assert.equal(event.defaultPrevented, true);
+    await arrive(page);
+    assert.deepEqual(page.done, [entry, file]);
+  });
+});
+
 describe("the order of columns", () => {
   const names = ["Name", "Type", "Priority", "Access key"];
   const html = `<p id="announce"></p><ol id="column-order" data-moved="{name}: place {place} of {number}">${names.map((name) => `<li id="${name.split(" ")[0]}"><label><input type="checkbox"><span data-name>${name}</span></label>
