@@ -74,6 +74,10 @@ class Message(str):
         """Return the message for a text column. A message without values and code is stored as plain English."""
         return json.dumps(self.data(), ensure_ascii=False) if self.values or self.stable_code else self.template
 
+    def __str__(self) -> Message:
+        """Return the message itself. Forms of Django call ``str`` on each error before a page translates it."""
+        return self
+
     def __setattr__(self, name: str, value: object) -> None:
         """Raise an error, as messages are immutable."""
         raise AttributeError(f"A message does not change: {name}")

@@ -5,10 +5,14 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from django import forms
+from django.conf import settings
 from django.test import Client
 from django.utils import timezone
 from django.utils.safestring import mark_safe
@@ -99,6 +103,22 @@ def test_a_refusal_keeps_its_numbers_and_code() -> None:
     assert said != refused.value.message and "4" in said
     error = UserError("{number} of {names}", number=2, names=(name for name in "ab"), field="name", code="odd")
     assert (error.message, error.details["names"], error.code) == ("2 of a, b", ("a", "b"), "odd")
+
+
+def test_an_error_of_a_form_is_translated_where_it_is_shown() -> None:
+    form = forms.Form({})
+    with pytest.raises(UserError) as raised:
+        check_session_name("abc")
+    form.add_error(None, raised.value.message)
+    shown = [in_words(error) for error in form.non_field_errors()]
+    assert shown == [in_words(raised.value.message)] and not shown[0].isascii()
+
+
+def test_what_a_redirect_carries_is_translated_before() -> None:
+    """The store of Django's messages keeps text alone: the template and the values of a message would be lost."""
+    untranslated = re.compile(r"messages\.\w+\(request, \w+\.message\b")
+    doors = Path(settings.BASE_DIR, "backendai", "web").rglob("*.py")
+    assert [path.name for path in doors if untranslated.search(path.read_text())] == []
 
 
 @pytest.mark.django_db

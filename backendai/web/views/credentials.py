@@ -17,6 +17,7 @@ from backendai.accounts.services import create_token, revoke_token
 from backendai.accounts.services.key_pairs import change_key_pair, create_key_pair, rotate_secret
 from backendai.compute.services.key_pairs import delete_key_pair
 from backendai.core.errors import NotFound, UserError
+from backendai.texts.messages import in_words
 from backendai.web.account_pages import account_page, blame
 from backendai.web.credential_forms import KeyPairForm, TokenForm
 from backendai.web.requests import PageRequest
@@ -50,7 +51,7 @@ def token_revoke(request: PageRequest, token_id: UUID) -> HttpResponse:
     try:
         revoke_token(request.user, token_id)
     except UserError as error:
-        messages.error(request, error.message)
+        messages.error(request, in_words(error.message))
     else:
         messages.success(request, _("The token is revoked; programs that use it are refused from now on."))
     return redirect("web:tokens")
@@ -100,7 +101,7 @@ def key_pair_change(request: PageRequest, access_key: str) -> HttpResponse:
     except NotFound as error:
         raise Http404 from error
     except UserError as error:
-        messages.error(request, error.message)
+        messages.error(request, in_words(error.message))
     return redirect("web:key_pairs")
 
 

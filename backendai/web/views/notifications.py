@@ -20,11 +20,13 @@ from backendai.compute.services.notices import clear_notices, close_card, close_
 from backendai.core.errors import NotFound, UserError
 from backendai.pipelines.services.news import clear_runs, see_runs
 from backendai.serving.services.notices import clear_endpoints, see_endpoints
+from backendai.texts.messages import in_words
 from backendai.web.news.bell import counts_of, lines_of
 from backendai.web.news.cards import MOST_SHOWN, cards_of, piles_of
 from backendai.web.requests import PageRequest, ids_in
 
 _MOST_AT_ONCE = 200
+_OPENING = "/sessions/new/opening/"
 _LONGEST_ID = 18  # digits of a notice's number: what a database can hold
 
 
@@ -117,7 +119,7 @@ def job_cancel(request: PageRequest, job_id: UUID) -> HttpResponse:
         raise Http404 from error
     except UserError as error:
         if not request.htmx:
-            messages.error(request, error.message)
+            messages.error(request, in_words(error.message))
     return _answer(request)
 
 
@@ -128,14 +130,17 @@ def _answer(request: PageRequest) -> HttpResponse:
 
 
 def _cards(request: PageRequest) -> HttpResponse:
-    # The page of a session shows all that its card would.
+    # The page of a session shows all that its card would, and so does the page that opens an app as soon as it runs.
     here = request.htmx.current_url_abs_path or ""
+    if here.startswith(_OPENING):
+        return HttpResponse()
     cards = [
         card
         for card in cards_of(request.user, now=timezone.now())
         if not here.startswith(reverse("web:session", args=[card.session.pk]))
     ]
-    given = list(access_cards_of(request.user, now=timezone.now())[:_MOST_AT_ONCE])
+    asks_there = here.partition("?")[0] == reverse("web:folders")  # the list of folders shows invitations
+    given = [] if asks_there else list(access_cards_of(request.user, now=timezone.now())[:_MOST_AT_ONCE])
     piles = piles_of(cards)
     shown = piles[: MOST_SHOWN - len(given[:1])]
     more = sum(len(pile.cards) for pile in piles[len(shown) :]) + len(given[1:])

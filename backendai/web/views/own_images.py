@@ -22,6 +22,7 @@ from backendai.catalog.shares import projects_to_share_with, share_image, take_b
 from backendai.compute.services.commits import most_own_images
 from backendai.compute.services.own_images import delete_own_image, own_images, rename_own_image, sessions_on
 from backendai.core.errors import UserError
+from backendai.texts.messages import in_words
 from backendai.texts.translation import gettext as _
 from backendai.web.account_pages import account_page, blame
 from backendai.web.requests import PageRequest
@@ -85,7 +86,7 @@ def image_delete(request: PageRequest, own_image_id: UUID) -> HttpResponse:
         delete_own_image(request.user, image, now=timezone.now())
         messages.success(request, _("%(name)s is deleted.") % {"name": image.display_name})
     except UserError as error:
-        messages.error(request, error.message)
+        messages.error(request, in_words(error.message))
     return redirect("web:own_images")
 
 
@@ -118,7 +119,7 @@ def image_take_back(request: PageRequest, own_image_id: UUID, project_id: UUID) 
         told = {"name": image.display_name, "project": project.name}
         messages.success(request, _("%(name)s is no longer shared with %(project)s.") % told)
     except UserError as error:
-        messages.error(request, error.message)
+        messages.error(request, in_words(error.message))
     return redirect("web:own_image_share", own_image_id)
 
 

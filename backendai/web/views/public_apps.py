@@ -21,6 +21,7 @@ from backendai.compute.services.app_settings import find_app
 from backendai.compute.services.apps import behind_label
 from backendai.compute.services.public_apps import close_to_others, open_to_everybody
 from backendai.core.errors import NotFound, UserError
+from backendai.texts.messages import in_words
 from backendai.web.requests import PageRequest
 from backendai.web.views.session import asks_for_part, find_session
 from backendai.web.views.session_boxes import box
@@ -49,7 +50,7 @@ def public_app(request: PageRequest, session_id: UUID, service: str) -> HttpResp
             public_for = _length(request.POST.get("public_for", PublicFor.DAY))
             open_to_everybody(request.user, found, service, now=timezone.now(), public_for=public_for)
     except UserError as error:
-        return _back(request, found, error.message)
+        return _back(request, found, in_words(error.message))
     return _back(request, found)
 
 

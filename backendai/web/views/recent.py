@@ -15,6 +15,7 @@ from django.views.decorators.http import require_POST, require_safe
 from backendai.compute.models import LaunchRecord
 from backendai.compute.services.recent import delete_launch, pin_launch, recent_launch, rename_launch
 from backendai.core.errors import NotFound, UserError
+from backendai.texts.messages import in_words
 from backendai.web.launcher.recent import recent_list
 from backendai.web.requests import PageRequest
 
@@ -42,7 +43,7 @@ def change(request: PageRequest, recent_launch_id: UUID) -> HttpResponse:
             return _shown(
                 request, {"wrong": record.pk, "refusal": error.message, "typed": request.POST.get("name", "")}
             )
-        messages.error(request, error.message)
+        messages.error(request, in_words(error.message))
     return _shown(request, {}) if request.htmx else redirect("web:recent")
 
 

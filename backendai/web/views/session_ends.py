@@ -18,6 +18,7 @@ from backendai.compute.models import ComputeSession
 from backendai.compute.services.ending_many import MOST_ENDED, EndedMany, terminate_sessions
 from backendai.compute.status import LIVE, Status
 from backendai.core.errors import UserError
+from backendai.texts.messages import in_words
 from backendai.texts.translation import gettext as _
 from backendai.texts.translation import ngettext
 from backendai.web.requests import PageRequest, ids_in, way_back
@@ -39,7 +40,7 @@ def terminate_many(request: PageRequest) -> HttpResponse:
     try:
         done = terminate_sessions(request.user, ids, force=request.POST.get("force") == "on", now=timezone.now())
     except UserError as error:
-        messages.error(request, error.message)
+        messages.error(request, in_words(error.message))
     else:
         _say(request, done)
     return redirect(back)
