@@ -121,6 +121,16 @@ def test_help_is_in_the_menu_and_shows_the_user_guide(cast: Cast, browse: Browse
 
 
 @pytest.mark.django_db
+def test_the_user_guide_has_the_address_of_this_site_for_ssh(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "SSH_PUBLIC_HOST", "gate.example.org")
+    monkeypatch.setattr(settings, "SSH_PUBLIC_PORT", 8622)
+    monkeypatch.setattr(rendering, "_kept", {})
+    guide = next(guide for guide in GUIDES if guide.slug == USER_GUIDE)
+    text = " ".join(section.html for section in page_of(guide, GUIDES).sections)
+    assert "ssh -p 8622 train@gate.example.org" in text and "the address in <code>HOST</code>" in text
+    assert "2200" not in text and "@HOST" not in text
+
+
 def test_the_guides_of_administrators_are_for_administrators(cast: Cast, browse: Browse) -> None:
     alice, dana = browse(cast.alice), browse(cast.dana)
     for guide in GUIDES:

@@ -9,20 +9,23 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
+from django.conf import settings
 from django.urls import reverse
 from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from backendai.web.guides.documents import FOLDER, Guide
+from backendai.web.guides.documents import FOLDER, USER_GUIDE, Guide
 
 PREFIX = "guide-"  # before each anchor: a page has other ids, too
 _OUTSIDE = ("https://", "http://", "mailto:")
 _PICTURE = re.compile(r"screenshots/([a-z0-9-]+)\.png")
 _OTHER_GUIDE = re.compile(r"([a-z-]+)\.md(?:#(.*))?")
 _NO_PART_OF_AN_ANCHOR = re.compile(r"[^\w\- ]")
+_HOST, _PORT = re.compile(r"(?<!in `)\bHOST\b"), re.compile(r"\b2200\b")
 _SECTIONS = ("h2", "h3")
 
 
@@ -81,8 +84,17 @@ def page_of(guide: Guide, readable: Collection[Guide]) -> Page:
     changed_at = guide.path.stat().st_mtime_ns
     known = _kept.get((guide.slug, slugs))
     if known is None or known[0] != changed_at:
-        known = _kept[guide.slug, slugs] = (changed_at, _Renderer(slugs).page(guide.path.read_text(encoding="utf-8")))
+        known = _kept[guide.slug, slugs] = (changed_at, _Renderer(slugs).page(_of_site(guide)))
     return known[1]
+
+
+def _of_site(guide: Guide) -> str:
+    """Return the guide's text; the user guide with this site's address of the SSH gate, as people copy its commands."""
+    text = guide.path.read_text(encoding="utf-8")
+    if guide.slug != USER_GUIDE:
+        return text
+    host = settings.SSH_PUBLIC_HOST or urlsplit(settings.PORTAL_URL).hostname or "HOST"
+    return _HOST.sub(host, _PORT.sub(str(settings.SSH_PUBLIC_PORT), text))
 
 
 class _Renderer:
