@@ -60,10 +60,11 @@ class AuditTable(PanelTable):
         """Return all details as JSON for files."""
         return json.dumps(value, ensure_ascii=False, sort_keys=True)
 
-    def render_target_id(self, value: str) -> str:
-        """Return a link to all entries about the target; a long ID is cut."""
+    def render_target_id(self, value: str, record: AuditEntry) -> str:
+        """Return a link to all entries about the target: its name, or its ID, cut if it is long."""
         shown = value if len(value) <= _SHORT_ID else f"{value[:8]}…"
-        return _all_entries("target_id", value, shown)
+        name = record.details.get("name")
+        return _all_entries("target_id", value, isolated(name) if name and isinstance(name, str) else shown)
 
     def render_request_id(self, value: str) -> str:
         """Return a link to all entries of the request."""

@@ -7,14 +7,18 @@ from collections.abc import Callable
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
 from backendai.accounts.models import Domain, Project, ResourcePolicy, User
+from backendai.activity.jobs import finish_job, start_job
 from backendai.activity.models import AuditEntry
 from backendai.activity.services import audit
+from backendai.cluster.models import Agent
 from backendai.core.csv_cells import safe_cell
 from backendai.web.panel.listing import PAGE_SIZE
 from tests.cast import Cast
+from tests.factories import make_agent, make_session
 from tests.web.conftest import HTMX
 
 pytestmark = pytest.mark.django_db
@@ -31,11 +35,30 @@ def test_it_exists_for_superadmins_only(cast: Cast, browse: Browse) -> None:
     assert Client().get("/manage/").headers["Location"].startswith("/login/")
     assert browse(cast.alice).get("/manage/").status_code == 404
     assert b'href="/manage/"' not in browse(cast.alice).get("/").content
-    start = browse(cast.dana).get("/manage/")
-    assert start.status_code == 302
-    page = browse(cast.dana).get(start.headers["Location"])
+    page = browse(cast.dana).get("/manage/users/")
     assert page.status_code == 200
     assert b'aria-current="page"' in page.content
+
+
+def test_the_start_page_names_what_needs_attention_in_a_fixed_number_of_queries(
+    cast: Cast, dana: Client, browse: Browse, django_assert_num_queries: DjangoAssertNumQueries
+) -> None:
+    dana.get("/manage/")
+    with django_assert_num_queries(9):
+        quiet = dana.get("/manage/").content.decode()
+    assert "Nothing needs attention." in quiet and "Last changes" in quiet
+    for number in range(3):
+        make_agent(f"gone-{number}", status=Agent.Status.LOST)
+    job, _ = start_job("image.pull", "python", now=timezone.now()), make_session(cast.alice)
+    finish_job(job.pk, failed=True, message="No space is left.", now=timezone.now())
+    with django_assert_num_queries(9):
+        page = dana.get("/manage/").content.decode()
+    for told in ("agents that do not answer", "background jobs that failed in the last 24 hours"):
+        assert told in page
+    assert '<strong class="number">3</strong>' in page and "agents being drained" not in page
+    User.objects.filter(pk=cast.bob.pk).update(role="admin")
+    cast.bob.refresh_from_db()
+    assert browse(cast.bob).get("/manage/").headers["Location"] == "/manage/users/"
 
 
 def test_a_list_is_searched_sorted_paged_and_sent_as_csv(dana: Client) -> None:
