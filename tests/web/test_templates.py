@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from django.test import Client
+from django.urls import reverse
 from django.utils import timezone
 
 from backendai.accounts.models import User
@@ -18,6 +19,7 @@ from backendai.compute.services.recent import launch_and_remember, recent_launch
 from backendai.compute.spec import RoleSpec, SessionSpec
 from backendai.templates.models import Template
 from backendai.templates.services.publishing import TemplateWish, create_template, publish_version
+from backendai.web.gallery.changes import EXAMPLES
 from tests.cast import Cast
 from tests.factories import make_agent, make_image
 
@@ -291,3 +293,11 @@ def test_locked_choices_and_amounts_are_named_to_the_page_also_when_it_is_refuse
     )
     refused = client.post(LAUNCH, {"template": f"{template.pk}@1", "session_type": "batch", "go": "review"})
     assert json.loads(refused.context["form"].locked_text) == names
+
+
+@pytest.mark.parametrize("name", sorted(EXAMPLES))
+def test_each_example_of_parameters_fills_the_form_and_can_be_published(site: Cast, browse: Browse, name: str) -> None:
+    client = browse(site.alice)
+    assert f'href="?example={name}"' in page(client.get(reverse("web:template_new")))
+    text = client.get(reverse("web:template_new"), {"example": name}).context["form"].initial["text"]
+    assert text.startswith("params:") and made(site.alice, text, name).current is not None

@@ -10,6 +10,7 @@ from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
+from django.utils.translation import gettext_lazy as _l
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
@@ -37,6 +38,29 @@ from backendai.web.gallery.pages import SECTION, find_template, template_page
 from backendai.web.requests import PageRequest
 
 _BEGINNING = {"image": "python", "resources": {"cpu": 1, "mem": "1g"}}
+_TRAINING = """\
+params:
+  lr: {type: number, default: 0.1, min: 0.0001, title: Learning rate}
+  data: {type: folder, title: Data set}
+image: python
+type: batch
+startup_command: python train.py --lr "$PARAM_LR"
+resources: {cpu: 1, mem: 1g}
+mounts:
+- {folder: "${{ params.data }}", target: /data}
+"""
+_ACCESS = """\
+params:
+  model: {type: choice, choices: [small, large], default: small}
+  hf_token: {type: secret, title: Token of Hugging Face}
+image: python
+resources: {cpu: 1, mem: 1g}
+environ: {HF_TOKEN: "${{ params.hf_token }}", MODEL: "${{ params.model }}"}
+"""
+EXAMPLES = {
+    "training": (_l("a number and a folder"), _TRAINING),
+    "access": (_l("a choice and a secret"), _ACCESS),
+}
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -56,7 +80,7 @@ def create(request: PageRequest) -> HttpResponse:
         else:
             messages.success(request, _("Created template %(name)s.") % {"name": made.label})
             return redirect("web:template", made.pk)
-    context = {"form": form} | SECTION
+    context = {"form": form, "examples": [(name, title) for name, (title, _text) in EXAMPLES.items()]} | SECTION
     return render(request, "web/gallery/new.html", context, status=422 if form.is_bound else 200)
 
 
@@ -138,6 +162,8 @@ def _files(request: PageRequest, session_id: UUID | str) -> dict[str, Any]:
 
 def _initial(request: PageRequest) -> dict[str, Any]:
     """Return the initial document of a new template. Ignores sources that are missing or not the user's own."""
+    if (name := request.GET.get("example", "")) in EXAMPLES:
+        return {"text": EXAMPLES[name][1]}
     try:
         if text := request.GET.get("session"):
             own = ComputeSession.objects.filter(owner=request.user).select_related("image", "resource_group")
