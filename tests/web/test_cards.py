@@ -82,6 +82,8 @@ def test_a_running_one_has_all_four_buttons_and_goes_after_a_while(cast: Cast, b
     assert ">Running<" in page and f'href="{address}#terminal"' in page and "only while it runs" not in page
     on_its_page = client.get(reverse(CARDS), **HTMX, HTTP_HX_CURRENT_URL=f"http://testserver{address}?a=b#log")
     assert on_its_page.content.strip() == b"", "its own page shows all of that"
+    opening = "http://testserver" + reverse("web:opening", args=["key", "jupyterlab"])
+    assert client.get(reverse(CARDS), **HTMX, HTTP_HX_CURRENT_URL=opening).content == b"", "it opens the app by itself"
     ComputeSession.objects.update(started_at=timezone.now() - timedelta(minutes=3))
     assert names(client) == []
 

@@ -51,6 +51,8 @@ def test_a_shared_folder_is_told_with_accept_and_counted_beside_folders(
         page = read(bob, part)
         assert f'action="{answer}"' in page and 'value="accept"' in page, part
         assert "alice@example.com shares the folder data with you: you can view its files." in page
+    on_the_list = {"hx-current-url": f"http://testserver{reverse('web:folders')}?kind=own"}
+    assert bob.get(reverse(CARDS), headers=HEADERS | on_the_list).content.strip() == b"", "the list asks itself"
     card = AccessNotice.objects.get(owner=cast.bob)
     alice.post(reverse("web:access_card_close", args=[card.pk]), headers=HEADERS)
     assert f'action="{answer}"' in read(bob, CARDS), "nobody closes the cards of others"
