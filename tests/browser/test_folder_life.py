@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from secrets import token_hex
 from subprocess import CompletedProcess
 from uuid import UUID
 
@@ -40,7 +41,7 @@ pytestmark = [
     pytest.mark.timeout(600),  # an ordinary user's platform gets an environment of its own
 ]
 DATA = "Data & storage"
-NAME, ALIAS = "corpus", "weights"
+ALIAS = "weights"
 _STARTED_MS = patient(45_000)
 _AUDITED_WITHIN = 30.0
 Manage = Callable[..., CompletedProcess[str]]
@@ -58,6 +59,12 @@ class Site:
     manage: Manage
     folders: Path
     owner: int
+    mark: str = ""
+
+    @property
+    def folder(self) -> str:
+        """The name of the folder; a second try on this site meets nothing of the first."""
+        return f"corpus-{self.mark}"
 
     @classmethod
     def of(cls, platform: Platform | Start, image: str, folders: Path, owner: int) -> Site:
@@ -108,11 +115,19 @@ def visit(chromium: Chromium, site: Site) -> Iterator[Visit]:
         visitor.leave()
 
 
-def launch(visitor: Visitor, site: Site, name: str, agent: str, target: str = "", create: bool = False) -> str:
+def launch(
+    visitor: Visitor,
+    site: Site,
+    name: str,
+    agent: str,
+    target: str = "",
+    create: bool = False,
+    is_read_only: bool = False,
+) -> str:
     """Launch a shell with the folder mounted, which the launcher creates if asked to; returns the session's id."""
     page = visitor.page
     visitor.go("/sessions/new/")
-    page.get_by_label("Name optional").fill(name)
+    page.get_by_label("Name optional").fill(f"{name}-{site.mark}")
     visitor.step(RESOURCES)
     page.get_by_role("radio", name=re.compile(rf"^{site.image}\b(?! \()")).check()
     page.get_by_label("CPU cores", exact=True).fill("0.2")
@@ -122,15 +137,18 @@ def launch(visitor: Visitor, site: Site, name: str, agent: str, target: str = ""
     if create:
         page.get_by_role("button", name="Create folder").click()
         dialog = page.get_by_role("dialog", name="New folder")
-        dialog.get_by_label("Name").fill(NAME)
+        dialog.get_by_label("Name").fill(site.folder)
         dialog.get_by_role("button", name="Create folder").click()
         expect(dialog).to_be_hidden()
-    mounted = page.get_by_role("checkbox", name=re.compile(f"^{NAME}"))
+    mounted = page.get_by_role("checkbox", name=re.compile(f"^{site.folder}"))
     mounted.check()
     if target:
-        page.get_by_label(f"Mount path of {NAME}").fill(target)
+        page.get_by_label(f"Mount path of {site.folder}").fill(target)
     visitor.step(REVIEW)
-    page.get_by_role("button", name="Launch", exact=True).click()  # nobody asks: something is kept
+    page.get_by_role("button", name="Launch", exact=True).click()
+    if is_read_only:  # otherwise nobody asks: something is kept
+        question = page.get_by_role("dialog", name="Folders are mounted read-only")
+        question.get_by_role("button", name="Launch session").click()
     page.wait_for_url("**/?launched=*")
     session_id = page.url.partition("launched=")[2].partition(",")[0]
     visitor.go(f"/sessions/{session_id}/#terminal")
@@ -138,22 +156,23 @@ def launch(visitor: Visitor, site: Site, name: str, agent: str, target: str = ""
     return session_id
 
 
-def explorer_of(visitor: Visitor) -> Page:
+def explorer_of(visitor: Visitor, site: Site) -> Page:
     """Open the folder from the list of folders."""
     visitor.go("/folders/")
-    visitor.page.get_by_role("link", name=NAME, exact=True).click()
-    expect(visitor.page.get_by_role("heading", name=NAME, level=1)).to_be_visible()
+    visitor.page.get_by_role("link", name=site.folder, exact=True).click()
+    expect(visitor.page.get_by_role("heading", name=site.folder, level=1)).to_be_visible()
     return visitor.page
 
 
 def test_a_folder_goes_from_session_to_session_and_to_a_colleague_who_cannot_write(visit: Visit, site: Site) -> None:
+    site = replace(site, mark=token_hex(3))
     hers, watching = visit(ALICE), visit(ALICE)
     train = launch(hers, site, "train", site.agents[0], create=True)
-    page = explorer_of(watching)
+    page = explorer_of(watching, site)
     folder = page.url.split("/folders/")[1].split("/")[0]
     written = page.get_by_role("link", name="model.txt", exact=True)
     expect(written).to_have_count(0)
-    hers.type(f"echo loss-$((40+2)) > ~/{NAME}/model.txt; echo saved-$?")
+    hers.type(f"echo loss-$((40+2)) > ~/{site.folder}/model.txt; echo saved-$?")
     expect(hers.screen).to_contain_text("saved-0")
     expect(written).to_be_visible()  # without a reload
     written.click()
@@ -169,7 +188,7 @@ def test_a_folder_goes_from_session_to_session_and_to_a_colleague_who_cannot_wri
     expect(hers.page.locator("#session-mounts")).to_contain_text(f"/home/work/{ALIAS}")
     site.alice.end(again)
 
-    explorer_of(hers).get_by_role("link", name="Sharing").click()
+    explorer_of(hers, site).get_by_role("link", name="Sharing").click()
     hers.page.get_by_label("E-mail address").fill(BOB)
     hers.page.get_by_label("Rights", exact=True).select_option(label="view")
     hers.page.get_by_role("button", name="Invite").click()
@@ -177,8 +196,8 @@ def test_a_folder_goes_from_session_to_session_and_to_a_colleague_who_cannot_wri
 
     his = visit(BOB)
     his.go("/folders/")
-    his.page.get_by_role("button", name=f"Accept {NAME}").click()
-    explorer_of(his)
+    his.page.get_by_role("button", name=f"Accept {site.folder}").click()
+    explorer_of(his, site)
     expect(his.page.get_by_role("button", name="Upload files")).to_have_count(0)
     expect(his.page.get_by_role("button", name=re.compile("^Rename"))).to_have_count(0)
     with his.page.expect_download() as download:
@@ -192,8 +211,8 @@ def test_a_folder_goes_from_session_to_session_and_to_a_colleague_who_cannot_wri
     for verb, wish in writes:
         assert site.bob._send("POST", f"folders/{folder}/{verb}", json=wish).status_code == 403
     for agent in site.agents:
-        reads = launch(his, site, "reads", agent)
-        his.type(f"cat ~/{NAME}/model.txt; echo x > ~/{NAME}/model.txt; rm -f ~/{NAME}/model.txt; mkdir ~/{NAME}/d")
+        reads = launch(his, site, "reads", agent, is_read_only=True)
+        his.type(f"cd ~/{site.folder}; cat model.txt; echo x > model.txt; rm -f model.txt; mkdir d")
         expect(his.screen).to_contain_text("more")
         expect(his.screen).to_contain_text(re.compile("(Read-only file system.*){3}", re.DOTALL))
         site.bob.end(reads)
