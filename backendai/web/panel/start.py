@@ -54,10 +54,10 @@ def _problems(user: User, agents: dict[str, int], now: datetime) -> list[Figure]
     failed = BackgroundJob.objects.filter(status=BackgroundJob.Status.FAILED, finished_at__gt=now - _LATELY)
     unknown = sum(one.number for one in undecided_by_agent(user))
     return [
-        Figure(_("agents that do not answer"), agents.get(Agent.Status.LOST, 0), reverse("manage:agents")),
-        Figure(_("agents being drained"), agents.get(Agent.Status.DRAINING, 0), reverse("manage:agents")),
-        Figure(_("unknown kernels that wait for a decision"), unknown, reverse("manage:unknown-kernels")),
-        Figure(_("background jobs that failed in the last 24 hours"), failed.count(), reverse("manage:jobs")),
+        Figure(_("Agents that do not answer"), agents.get(Agent.Status.LOST, 0), reverse("manage:agents")),
+        Figure(_("Agents being drained"), agents.get(Agent.Status.DRAINING, 0), reverse("manage:agents")),
+        Figure(_("Unknown kernels that wait for a decision"), unknown, reverse("manage:unknown-kernels")),
+        Figure(_("Background jobs that failed in the last 24 hours"), failed.count(), reverse("manage:jobs")),
     ]
 
 

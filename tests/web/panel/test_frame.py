@@ -53,9 +53,9 @@ def test_the_start_page_names_what_needs_attention_in_a_fixed_number_of_queries(
     finish_job(job.pk, failed=True, message="No space is left.", now=timezone.now())
     with django_assert_num_queries(9):
         page = dana.get("/manage/").content.decode()
-    for told in ("agents that do not answer", "background jobs that failed in the last 24 hours"):
+    for told in ("Agents that do not answer", "Background jobs that failed in the last 24 hours"):
         assert told in page
-    assert '<strong class="number">3</strong>' in page and "agents being drained" not in page
+    assert '<strong class="number">3</strong>' in page and "Agents being drained" not in page
     User.objects.filter(pk=cast.bob.pk).update(role="admin")
     cast.bob.refresh_from_db()
     assert browse(cast.bob).get("/manage/").headers["Location"] == "/manage/users/"
