@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from django.db.models import Count, Q
 from django.http import HttpResponse
@@ -43,7 +43,7 @@ def start(request: PageRequest) -> HttpResponse:
     live = ComputeSession.objects.live().aggregate(
         all=Count("pk"), waiting=Count("pk", filter=Q(status=Status.PENDING))
     )
-    context = {"section": "manage", "panel_section": "start", "title": _("Overview"), "menu": menu}
+    context: dict[str, Any] = {"section": "manage", "panel_section": "start", "title": _("Overview"), "menu": menu}
     problems = _problems(request.user, agents, timezone.now())
     context |= {"problems": [one for one in problems if one.number], "figures": _figures(agents, live)}
     context["changes"] = AuditEntry.objects.select_related("actor").order_by("-at", "-pk")[:_CHANGES]
