@@ -13,7 +13,9 @@ from aiohttp import web
 
 from backendai.agent.backends.abilities import HomeProviding
 from backendai.agent.backends.base import Backend, BackendError, KernelGone
-from backendai.core import tar_packing
+from backendai.core import packing
+from backendai.core.packing import Tar
+from backendai.core.tree_walk import select
 from backendai.wire.tickets import Ticket, TicketRefused
 
 logger = logging.getLogger(__name__)
@@ -31,10 +33,10 @@ class FileRoutes:
         router.add_get("/kernels/{id}/files", self._archive, allow_head=False)
 
     async def _archive(self, request: web.Request) -> web.StreamResponse:
-        """Send the home folder as an archive. An unreadable file aborts the response, so that no client takes a part
-        for the whole."""
+        """Send the home folder as an archive. A file that breaks off aborts the response, so that no client takes a
+        part for the whole; the receiver names what is left out."""
         kernel_id = self._kernel(request)
-        stream = tar_packing.tar_stream(await asyncio.to_thread(self._open_home, kernel_id), _WHOLE_HOME)
+        stream = packing.pack(select(await asyncio.to_thread(self._open_home, kernel_id), _WHOLE_HOME), Tar(pipes=True))
         response = web.StreamResponse(headers={"Content-Type": "application/x-tar", "Cache-Control": "no-store"})
         response.enable_chunked_encoding()
         try:
@@ -76,4 +78,4 @@ class FileRoutes:
 
 
 def _gather(stream: Iterator[bytes]) -> bytes:
-    return tar_packing.gather(stream)
+    return packing.gather(stream)

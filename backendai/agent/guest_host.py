@@ -15,7 +15,7 @@ from backendai.core.slowness import allowed
 PROGRAM = "guest.pyz"
 INSIDE = "/run/backendai"  # the mount point, in kernels, of the folder with program and socket
 _HERE = Path(__file__).parent / "guest"
-_SHARED = "backendai/core/slowness.py"  # the only module of another room that guests use
+_SHARED = ("slowness", "packing")  # the only modules of another room that guests use
 _MAIN = "from backendai.agent.guest.serve import main\n\nmain()\n"
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # a fixed time stamp: equal sources give equal bytes
 
@@ -66,7 +66,7 @@ def program() -> bytes:
     packages = ("backendai/__init__.py", "backendai/agent/__init__.py", "backendai/core/__init__.py")
     sources = {name: "" for name in packages} | {"__main__.py": _MAIN}
     sources |= {f"backendai/agent/guest/{path.name}": path.read_text() for path in sorted(_HERE.glob("*.py"))}
-    sources[_SHARED] = (_HERE.parents[2] / _SHARED).read_text()
+    sources |= {f"backendai/core/{name}.py": (_HERE.parents[1] / f"core/{name}.py").read_text() for name in _SHARED}
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, source in sources.items():

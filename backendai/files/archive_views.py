@@ -10,19 +10,21 @@ from dataclasses import replace
 
 from aiohttp import web
 
-from backendai.core import beneath, tar_packing
+from backendai.core import beneath, packing
 from backendai.core.beneath import Parts
-from backendai.core.tar_packing import Packed
-from backendai.files import content, packing, unpacking
+from backendai.core.packing import Tar, Zip
+from backendai.core.tree_walk import select
+from backendai.files import content, unpacking
 from backendai.files.content_views import SAFETY, disposition
 from backendai.files.entries import shown
 from backendai.files.quota import NOTHING, Amount
 from backendai.files.refusals import Refusal
-from backendai.files.serving import ANSWER_STARTED, Asked, admit, query_paths
+from backendai.files.serving import ANSWER_STARTED, Asked, admit, query_paths, switch
 from backendai.files.tar_reading import Member, TarReader
 from backendai.files.tree import FolderTree
 from backendai.files.unpacking import Item, Outcome
 
+MOST_IN_ZIP = 200_000
 _KEPT_IN_MEMORY = 2**20  # bytes of one member; larger ones are written to disk while they arrive
 _BATCH_BYTES, _BATCH_ITEMS = 32 * 2**20, 500
 _READABLE, _USUAL_MODES = 0o600, 0o755
@@ -34,22 +36,20 @@ def add_routes(router: web.UrlDispatcher) -> None:
 
 
 async def download(request: web.Request) -> web.StreamResponse:
-    """Return an archive of the files and directories at the given paths."""
+    """Return an archive of the files and directories at the given paths. ``pipes``: see ``Tar``."""
     asked, paths = admit(request, "view"), query_paths(request)
     kind = request.query.get("format", "zip")
     if kind not in ("zip", "tar"):
         raise Refusal(422, "bad-value", "Archives have the format zip or tar.")
+    pipes = switch(request.query.get("pipes"), "pipes")
     name = paths[0][-1] if len(paths) == 1 and paths[0] else b"files"
     told = {"Content-Type": f"application/{'zip' if kind == 'zip' else 'x-tar'}"}
     response = web.StreamResponse(
         headers={**SAFETY, **told, "Content-Disposition": disposition(name + f".{kind}".encode())}
     )
     if kind == "zip":
-        listed = await asked.run_long(packing.list_for_zip, paths)
-        response.content_length = packing.zip_length(listed)
-        stream = await asked.run(_begin_zip, listed)
-    else:
-        stream = await asked.run(_begin_tar, paths)
+        await asked.run_long(_require_few, paths)
+    stream = await asked.run(_begin, paths, Zip() if kind == "zip" else Tar(pipes=pipes))
     try:
         data = await asked.host.run_long(_gather, stream)  # raises for invalid paths before the response starts
         await response.prepare(request)
@@ -203,12 +203,16 @@ def _close(tree: FolderTree, draft: content.Draft, item: Item) -> None:
 
 
 def _gather(root: int, stream: Iterator[bytes]) -> bytes:
-    return tar_packing.gather(stream)
+    return packing.gather(stream)
 
 
-def _begin_zip(tree: FolderTree, listed: list[Packed]) -> Iterator[bytes]:
-    return packing.zip_stream(os.dup(tree.data), listed)
+def _require_few(tree: FolderTree, paths: list[Parts]) -> None:
+    """Refuse with 413 more entries than a zip archive takes, as its directory is kept in memory."""
+    for number, _ in enumerate(select(os.dup(tree.data), paths)):
+        if number >= MOST_IN_ZIP:
+            message = f"There are more than {MOST_IN_ZIP} files; a zip archive takes no more. Use format=tar."
+            raise Refusal(413, "too-many", message, limit=MOST_IN_ZIP)
 
 
-def _begin_tar(tree: FolderTree, paths: list[Parts]) -> Iterator[bytes]:
-    return tar_packing.tar_stream(os.dup(tree.data), paths)
+def _begin(tree: FolderTree, paths: list[Parts], archive: Tar | Zip) -> Iterator[bytes]:
+    return packing.pack(select(os.dup(tree.data), paths), archive)

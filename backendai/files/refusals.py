@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from typing import Any
 
 from backendai.core.errors import UserError
@@ -43,6 +44,9 @@ _BY_ERRNO: dict[int, tuple[int, str, str]] = {
 }
 
 
+_NAMED = (errno.EACCES, errno.ENOENT, errno.EPERM)
+
+
 class Refusal(UserError):
     """An error answer with an HTTP status. ``details`` become fields of its JSON body."""
 
@@ -68,5 +72,13 @@ def as_refusal(error: Exception) -> Refusal | None:
         return Refusal(422, error.code, error.message)
     if isinstance(error, OSError) and error.errno in _BY_ERRNO:
         status, code, message = _BY_ERRNO[error.errno]
-        return Refusal(status, code, message)
+        return Refusal(status, code, _path_in(error) + message)
     return None
+
+
+def _path_in(error: OSError) -> str:
+    """Return the path below the folder that an error names, for the beginning of its message."""
+    if error.errno not in _NAMED or not isinstance(error.filename, str | bytes):
+        return ""
+    path = os.fsencode(error.filename).decode(errors="replace")
+    return "" if path.startswith("/") or path in ("", ".") else f"{path}: "

@@ -23,7 +23,7 @@ _pool = urllib3.PoolManager(num_pools=16, maxsize=2, retries=urllib3.Retry(0, re
 def receive_folder(folder: Folder) -> Iterator[bytes]:
     """Yield all files of a folder as a tar archive. Raises FileServerError, and StorageSilent if the stream breaks
     off."""
-    answer = _ask("GET", folder, "/archive?format=tar", "view")
+    answer = _ask("GET", folder, "/archive?format=tar&pipes=1", "view")
     try:
         if answer.status != 200:
             raise _refusal(folder, answer.status, answer.read(_LARGEST_ANSWER))

@@ -10,7 +10,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from backendai.core import tar_packing
+from backendai.core import packing
+from backendai.core.tree_walk import select
 from backendai.files.owner import acting_as
 from tests.agent.prerequisites import need_root
 from tests.agent.test_gateway import setting
@@ -33,8 +34,8 @@ async def test_it_sends_the_home_folder_as_a_tar(tmp_path: Path) -> None:
             assert answer.status == 200
             with tarfile.open(fileobj=io.BytesIO(await answer.read())) as archive:
                 names = {os.fsencode(one.name): one for one in archive.getmembers()}
-        assert names.keys() == {b"sub", b"sub/a", b"caf\xe9", b"link"}
-        assert names[b"link"].issym() and names[b"sub/a"].size == 3_000_000
+        assert names.keys() == {b"sub", b"sub/a", b"caf\xe9", b"link", b"pipe"}
+        assert names[b"link"].issym() and names[b"pipe"].isfifo() and names[b"sub/a"].size == 3_000_000
         for purpose in ("home", "app", "terminal"):
             async with here.client.get(address, headers=here.ticket(purpose=purpose)) as answer:
                 assert answer.status == 403
@@ -59,7 +60,7 @@ async def test_a_home_that_is_not_there_is_said(tmp_path: Path) -> None:
 async def test_an_archive_that_breaks_off_does_not_end_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a").write_bytes(b"a" * 3_000_000)
     (tmp_path / "b").write_bytes(b"b")
-    monkeypatch.setattr("backendai.core.tar_packing.read_content", _broken)
+    monkeypatch.setattr("backendai.core.packing.read_content", _broken)
     async with setting() as here:
         here.backend.home_folders[here.kernel_id] = tmp_path
         with pytest.raises(aiohttp.ClientError):
@@ -71,7 +72,6 @@ async def test_an_archive_that_breaks_off_does_not_end_well(tmp_path: Path, monk
 
 
 def _broken(descriptor: int, size: int) -> object:
-    os.close(descriptor)
     yield b"x" * 2_000_000
     raise PermissionError(13, "Permission denied")
 
@@ -86,7 +86,7 @@ def test_what_may_not_be_read_is_named_and_not_left_out_silently(tmp_path: Path)
     (tmp_path / "shut").chmod(0)
     directory = os.open(tmp_path, os.O_RDONLY)
     with acting_as(1000):
-        archive = b"".join(tar_packing.tar_stream(directory, [()]))
+        archive = b"".join(packing.pack(select(directory, [()]), packing.Tar(pipes=True)))
     with tarfile.open(fileobj=io.BytesIO(archive)) as found:
         kinds = {one.name: one.type for one in found}
     assert kinds == {"open": tarfile.REGTYPE, "closed": tarfile.FIFOTYPE, "shut": tarfile.FIFOTYPE}

@@ -41,6 +41,9 @@ def refusal(work: Any, *args: Any) -> str:
     raise AssertionError("nothing was refused")
 
 
+NOTE = "NOT INCLUDED.txt"
+
+
 def put(order: dict[str, Any], content: bytes) -> dict[str, Any]:
     async def walk() -> dict[str, Any]:
         reader = asyncio.StreamReader()
@@ -167,7 +170,8 @@ def test_a_mounted_folder_is_neither_deleted_nor_moved_nor_packed(home: Path, mo
         assert refusal(directories.remove, {"paths": [path]}) == "mounted"
         assert refusal(directories.move, {"source": path, "target": "e"}) == "mounted"
     assert (point / "precious").exists()
-    assert set(unzip([""])) == {"d/", "d/own"}
+    found = unzip([""])
+    assert set(found) == {"d/", "d/own", NOTE} and b"d/my data: a mounted folder" in found[NOTE]
     assert unzip(["d/my data"])["my data/precious"] == b"x"
     assert directories.remove({"paths": ["d/my data/precious"]}) == {"deleted": 1}
 
@@ -178,9 +182,20 @@ def test_an_archive_has_files_and_directories_and_says_what_is_missing(home: Pat
     (home / "d/link").symlink_to("a.bin")
     os.mkfifo(home / "d/pipe")
     found = unzip(["d"])
-    assert set(found) == {"d/", "d/empty/", "d/a.bin"}
+    assert set(found) == {"d/", "d/empty/", "d/a.bin", NOTE}
+    assert sorted(found[NOTE].decode().splitlines()[1:]) == ["d/link: a link", "d/pipe: a device, pipe or socket"]
     assert found["d/a.bin"] == (home / "d/a.bin").read_bytes()
     assert set(unzip(["d/a.bin", "d/empty"])) == {"a.bin", "empty/"}
+
+
+def test_odd_dates_and_equal_names_spoil_no_archive(home: Path) -> None:
+    for name in ("z/future", "z/past", "y/z/other"):
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text(name)
+    os.utime(home / "z/future", (5 * 10**9,) * 2)
+    os.utime(home / "z/past", (-(10**9),) * 2)
+    found = unzip(["z", "y/z", "z"])
+    assert set(found) == {"z/", "z/future", "z/past", "z (2)/", "z (2)/other"}
 
 
 @pytest.mark.parametrize(

@@ -149,7 +149,7 @@ def test_a_copy_that_breaks_off_goes_on_with_the_rest(
 ) -> None:
     folder = keep_home(cast.alice, session, name="kept", now=timezone.now())
     with monkeypatch.context() as patch:
-        patch.setattr("backendai.core.tar_packing.read_content", _break_off)
+        patch.setattr("backendai.core.packing.read_content", _break_off)
         filling.fill_all()
     folder.refresh_from_db()
     assert folder.status == FolderStatus.CREATING

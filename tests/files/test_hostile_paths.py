@@ -16,11 +16,11 @@ from uuid import UUID
 
 import pytest
 
-from backendai.core import tar_packing
+from backendai.core import packing
 from backendai.core.beneath import Parts
 from backendai.core.path_texts import encode_raw
 from backendai.core.storage_layout import TRASH, folder_path
-from backendai.files import archive_views, changes, content, entries, lifecycle, packing, trash, unpacking, uploads
+from backendai.files import archive_views, changes, content, entries, lifecycle, trash, unpacking, uploads
 from backendai.files.quota import NOTHING, Held, Ledger
 from backendai.files.refusals import as_refusal
 from backendai.files.removal import remove_tree
@@ -110,11 +110,11 @@ def unpack(item: Item) -> Callable[[FolderTree, Parts], object]:
 
 
 def zipped(tree: FolderTree, parts: Parts) -> object:
-    return b"".join(archive_views._begin_zip(tree, packing.list_for_zip(tree, [parts])))
+    return b"".join(archive_views._begin(tree, [parts], packing.Zip()))
 
 
 def tarred(tree: FolderTree, parts: Parts) -> object:
-    return b"".join(tar_packing.tar_stream(os.dup(tree.data), [parts]))
+    return b"".join(archive_views._begin(tree, [parts], packing.Tar()))
 
 
 Operation = Callable[[FolderTree, Parts], object]

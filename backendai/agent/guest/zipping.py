@@ -7,28 +7,26 @@ partial archive is not taken for a complete one.
 from __future__ import annotations
 
 import asyncio
-import io
+import contextlib
 import json
 import os
 import stat
 import struct
-import time
-import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from backendai.agent.guest.files import FileRefused, home, place_of, refused
 from backendai.agent.guest.mounted import mounts_below
+from backendai.core.packing import Entry, LeftOut, Zip, free_name, gather, pack
 
-_PIECE = 256 * 1024
+_PIECE, _LARGEST_CHUNK = 256 * 1024, 2**20
 _MOST_PATHS = 1000
-_EPOCH = 315532800.0  # 1980: the earliest time in ZIP archives
-_LEFT_OUT = "NOT INCLUDED.txt"
 
 
 async def send_zip(order: dict[str, Any], writer: asyncio.StreamWriter) -> None:
-    """Send the files at these paths, without mounted folders, links and special files. Raises FileRefused."""
+    """Send the files at these paths, without mounted folders, links and special files, which the archive names. Raises
+    FileRefused."""
     paths = order["paths"]
     if not isinstance(paths, list) or not 1 <= len(paths) <= _MOST_PATHS:
         raise FileRefused("Name 1 to {most} files or directories.", "bad-path", most=_MOST_PATHS)
@@ -52,70 +50,45 @@ async def send_zip(order: dict[str, Any], writer: asyncio.StreamWriter) -> None:
     writer.write(bytes(4))
 
 
-class _Sending(io.RawIOBase):
-    """A write-only file, not seekable, that sends its content."""
-
-    def __init__(self, send: Callable[[bytes], None]) -> None:
-        self._send = send
-
-    def writable(self) -> bool:
-        """Return True."""
-        return True
-
-    def write(self, data: Any) -> int:
-        self._send(bytes(data))
-        return len(data)
-
-
 def _write(places: list[Path], send: Callable[[bytes], None]) -> None:
-    out = io.BufferedWriter(_Sending(send), _PIECE)
-    missing: list[str] = []
-    with zipfile.ZipFile(out, "w") as archive:
-        for place in places:
-            for path in _below(place, missing):
-                name = os.fsencode(path.relative_to(_top(place))).decode(errors="replace")
-                try:
-                    _add(archive, path, name)
-                except PermissionError:
-                    missing.append(name)
-        if missing:
-            archive.writestr(_LEFT_OUT, "These files cannot be read by the session:\n" + "\n".join(missing) + "\n")
-    out.flush()
+    stream = pack(_entries(places), Zip())
+    while piece := gather(stream, _PIECE):
+        for start in range(0, len(piece), _LARGEST_CHUNK):
+            send(piece[start : start + _LARGEST_CHUNK])
 
 
-def _top(place: Path) -> Path:
-    return place if place == home() else place.parent
+def _entries(places: list[Path]) -> Iterator[Entry]:
+    """Yield the entries at and below some paths; a mounted folder below them only to be named."""
+    tops: set[str] = set()
+    for place in dict.fromkeys(places):
+        top = "" if place == home() else free_name(place.name, tops)
+        if top:
+            yield _entry(place, top)
+        if place.is_symlink() or not place.is_dir():
+            continue
+        mounted = {Path(point) for point in mounts_below(place)}
+        for where, directories, names in os.walk(place):
+            real, below = os.path.realpath(where), os.path.relpath(where, place)
+            for name in [*sorted(directories), *sorted(names)]:
+                with contextlib.suppress(FileNotFoundError):
+                    packed = str(Path(top, below, name))
+                    yield _entry(Path(where, name), packed, is_mounted=Path(real, name) in mounted)
+            directories[:] = sorted(name for name in directories if Path(real, name) not in mounted)
 
 
-def _below(place: Path, missing: list[str]) -> Iterator[Path]:
-    """Yield a path and all paths below it, without mounted folders. Adds unreadable directories to ``missing``."""
-    if place != home():
-        yield place
-    if place.is_symlink() or not place.is_dir():
-        return
-    mounted = {Path(point) for point in mounts_below(place)}
-    for where, directories, names in os.walk(place, onerror=lambda error: missing.append(str(error.filename))):
-        directories[:] = sorted(name for name in directories if Path(os.path.realpath(where), name) not in mounted)
-        yield from (Path(where, name) for name in [*directories, *sorted(names)])
+def _entry(path: Path, name: str, *, is_mounted: bool = False) -> Entry:
+    found = path.lstat()
 
-
-def _add(archive: zipfile.ZipFile, path: Path, name: str) -> None:
-    """Add a file or directory; skips a missing one."""
-    try:
-        found = path.lstat()
-        when = time.localtime(max(found.st_mtime, _EPOCH + 86400))[:6]
+    def read() -> int | bytes | None:
+        if is_mounted:
+            raise LeftOut("a mounted folder")
         if stat.S_ISDIR(found.st_mode):
-            archive.writestr(zipfile.ZipInfo(name + "/", when), b"")
-        elif stat.S_ISREG(found.st_mode):
-            about = zipfile.ZipInfo(name, when)
-            about.external_attr = (found.st_mode & 0xFFFF) << 16
-            with path.open("rb") as file:
-                _copy(file, archive, about)
-    except FileNotFoundError:
-        return
+            next(path.iterdir(), None)  # raises if it cannot be read
+            return None
+        if stat.S_ISLNK(found.st_mode):
+            return os.fsencode(os.readlink(path))  # noqa: PTH115 (Path.readlink came with Python 3.9)
+        if not stat.S_ISREG(found.st_mode):
+            raise LeftOut("a device, pipe or socket")
+        return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
 
-
-def _copy(file: Any, archive: zipfile.ZipFile, about: zipfile.ZipInfo) -> None:
-    with archive.open(about, "w", force_zip64=True) as into:
-        while piece := file.read(_PIECE):
-            into.write(piece)
+    return Entry(os.fsencode(name), found, read)
