@@ -168,11 +168,11 @@ def _left_out(result: dict[str, object]) -> str:
     names, left = [str(one.get("path", "")) for one in refused[:_MOST_NAMED]], len(refused) - _MOST_NAMED
     if left <= 0:
         return Message(
-            "Not copied, as devices, sockets, links that lead out, unreadable files or files with large holes: {names}.",
+            "Not copied, as devices, sockets, links that lead out, unreadable files or ones with large holes: {names}.",
             names=names,
         )
     return Message(
-        "Not copied, as devices, sockets, links that lead out, unreadable files or files with large holes: "
+        "Not copied, as devices, sockets, links that lead out, unreadable files or ones with large holes: "
         "{names} and {left} more.",
         names=names,
         left=left,

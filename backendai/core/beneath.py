@@ -181,12 +181,17 @@ def open_file(directory: int, parts: Parts, *, follow: bool, flags: int = os.O_R
 @contextmanager
 def parent_of(directory: int, parts: Parts) -> Iterator[tuple[int, bytes]]:
     """Yield the descriptor of the directory that contains a path, and the path's last name. Follows no links. Raises
-    PathRefused for the folder itself, and OSError."""
+    PathRefused for the folder itself, and OSError: a PermissionError names the directory if its owner may not write
+    it."""
     if not parts:
         raise PathRefused("This would change the folder itself; name something in it.", field="path")
     parent = open_directory(directory, parts[:-1], follow=False)
     try:
         yield parent, parts[-1]
+    except PermissionError as error:
+        if parts[1:] and not os.fstat(parent).st_mode & stat.S_IWUSR:
+            raise PermissionError(error.errno, error.strerror, b"/".join(parts[:-1])) from error
+        raise
     finally:
         os.close(parent)
 
@@ -237,6 +242,32 @@ def make_directory(parent: int, name: bytes, mode: int = 0o755, *, exist_ok: boo
 
 def rename(source: int, name: bytes, target: int, new_name: bytes, *, replace: bool) -> None:
     """Rename between two open directories. Raises FileExistsError if the target exists, unless ``replace``."""
+    try:
+        _rename(source, name, target, new_name, replace=replace)
+    except PermissionError:
+        found = os.stat(name, dir_fd=source, follow_symlinks=False)
+        if not stat.S_ISDIR(found.st_mode) or found.st_mode & stat.S_IWUSR:
+            raise
+        with _writable(source, name):
+            _rename(source, name, target, new_name, replace=replace)
+
+
+@contextmanager
+def _writable(parent: int, name: bytes) -> Iterator[None]:
+    """Give the owner of a directory the right to write it, which Linux requires to move it elsewhere."""
+    directory = open_path(parent, (name,), follow=False)
+    place, mode = f"/proc/self/fd/{directory}", stat.S_IMODE(os.fstat(directory).st_mode)
+    try:
+        os.chmod(place, mode | stat.S_IWUSR)  # noqa: PTH101
+        try:
+            yield
+        finally:
+            os.chmod(place, mode)  # noqa: PTH101
+    finally:
+        os.close(directory)
+
+
+def _rename(source: int, name: bytes, target: int, new_name: bytes, *, replace: bool) -> None:
     if replace:
         os.rename(name, new_name, src_dir_fd=source, dst_dir_fd=target)
         return

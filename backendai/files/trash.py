@@ -80,7 +80,7 @@ def _take(tree: FolderTree, trash: int, item: str, parts: Parts, *, is_synced: b
     place = beneath.open_directory(trash, (item.encode(),), follow=False)
     try:
         with beneath.parent_of(tree.data, parts) as (parent, name):
-            os.rename(name, _ENTRY, src_dir_fd=parent, dst_dir_fd=place)
+            beneath.rename(parent, name, place, _ENTRY, replace=True)
             if is_synced:
                 os.fsync(place)
                 os.fsync(parent)
@@ -138,7 +138,7 @@ def hide_path(tree: FolderTree, parts: Parts) -> bytes:
     tree.require_writable()
     hidden = _GONE + uuid.uuid4().hex.encode()
     with beneath.parent_of(tree.data, parts) as (parent, name), opened_part(tree.base, TRASH) as trash:
-        os.rename(name, hidden, src_dir_fd=parent, dst_dir_fd=trash)
+        beneath.rename(parent, name, trash, hidden, replace=True)
         os.fsync(parent)
     return hidden
 

@@ -188,6 +188,28 @@ def test_an_archive_has_files_and_directories_and_says_what_is_missing(home: Pat
     assert set(unzip(["d/a.bin", "d/empty"])) == {"a.bin", "empty/"}
 
 
+def test_directories_without_write_permission_are_deleted_with_their_contents(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home / "go/mod@v1/sub").mkdir(parents=True)
+    (home / "go/mod@v1/sub/f").touch()
+    for path in (home / "go/mod@v1/sub", home / "go/mod@v1"):
+        path.chmod(0o555)
+    real = shutil.rmtree
+
+    def remove(place: Path) -> None:
+        if not all(path.stat().st_mode & 0o200 for path in (place, *place.rglob("*")) if path.is_dir()):
+            raise PermissionError(errno.EACCES, "Permission denied")  # root would be let in
+        real(place)
+
+    monkeypatch.setattr(directories.shutil, "rmtree", remove)
+    assert directories.remove({"paths": ["go"]}) == {"deleted": 1}
+    assert list(home.iterdir()) == []
+    monkeypatch.setattr(directories, "_opened_up", lambda place: False)
+    (home / "other").mkdir(0o555)
+    assert refusal(directories.remove, {"paths": ["other"]}) == "not-permitted"
+
+
 def test_odd_dates_and_equal_names_spoil_no_archive(home: Path) -> None:
     for name in ("z/future", "z/past", "y/z/other"):
         (home / name).parent.mkdir(parents=True, exist_ok=True)

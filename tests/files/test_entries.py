@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import stat
 from pathlib import Path
 from urllib.parse import quote
 
@@ -11,7 +12,7 @@ import pytest
 
 from backendai.core.path_texts import encode_raw, text_of
 from backendai.files import entries, long_lists
-from tests.files.conftest import Portal
+from tests.files.conftest import Portal, prepare, running, settings_for
 
 pytestmark = pytest.mark.asyncio
 
@@ -227,3 +228,27 @@ async def test_a_list_that_just_changed_is_not_kept(portal: Portal, monkeypatch:
         fill(portal.data, f"f{number:02}")
         page = await portal.json("GET", "/entries?limit=1000")
         assert len(page["entries"]) == number + 1
+
+
+async def test_a_directory_without_write_permission_is_moved_and_named(tmp_path: Path) -> None:
+    owner = os.geteuid() or 1000
+    root = prepare(tmp_path / "host", uid=owner)
+    tmp_path.chmod(0o755)
+    os.chown(root, owner, owner)
+    async with running(settings_for(root)) as portal:
+        await portal.create()
+        for name in ("pkg", "pkg/mod@v1", "pkg/mod@v2", "pkg/mod@v3", "pkg/mod@v1/sub"):
+            (portal.data / name).mkdir()
+            os.chown(portal.data / name, owner, owner)
+        for path in (portal.data / "pkg").iterdir():
+            path.chmod(0o555)
+        await portal.json("POST", "/moves", json={"source": "pkg/mod@v1", "target": "moved"})
+        (item,) = (await portal.json("POST", "/deletions", json={"paths": ["pkg/mod@v2"]}))["items"]
+        await portal.json("POST", f"/trash/{item['id']}/restore", json={})
+        await portal.json("POST", "/deletions", json={"paths": ["pkg/mod@v3"], "forever": True})
+        assert sorted(os.listdir(portal.data / "pkg")) == ["mod@v2"]
+        assert stat.S_IMODE((portal.data / "moved").stat().st_mode) == 0o555
+        assert stat.S_IMODE((portal.data / "pkg/mod@v2").stat().st_mode) == 0o555
+        for way, told in (("/deletions", {"paths": ["moved/sub"]}), ("/moves", {"source": "moved/sub", "target": "x"})):
+            refusal = await portal.json("POST", way, 403, json=told)
+            assert (refusal["code"], refusal["message"][:7]) == ("not-permitted", "moved: ")

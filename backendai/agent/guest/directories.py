@@ -97,12 +97,28 @@ def _removed(place: Path) -> bool:
         try:
             (shutil.rmtree if place.is_dir() and not place.is_symlink() else os.unlink)(place)
             break
+        except PermissionError:
+            if not _opened_up(place):
+                raise
         except FileNotFoundError:  # another program deletes here too: delete the rest
             if not os.path.lexists(place):
                 break
             if not tries_left:
                 raise
     return was_there
+
+
+def _opened_up(place: Path) -> bool:
+    """Give the owner of a directory all rights in it and in those below, as in a module cache of Go; returns whether
+    any were missing."""
+    missing = 0
+    for where, _, _ in os.walk(place, onerror=lambda _: None) if place.is_dir() and not place.is_symlink() else ():
+        for name in [".", *(entry.name for entry in os.scandir(where) if entry.is_dir(follow_symlinks=False))]:
+            mode = Path(where, name).stat().st_mode
+            if mode & stat.S_IRWXU != stat.S_IRWXU:
+                Path(where, name).chmod(stat.S_IMODE(mode) | stat.S_IRWXU)
+                missing += 1
+    return bool(missing)
 
 
 def search(order: dict[str, Any]) -> dict[str, Any]:
