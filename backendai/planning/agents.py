@@ -80,7 +80,9 @@ class AgentRow(NamedTuple):
 
     @property
     def fetches(self) -> bool:
-        """Whether the agent can start images that it does not have. It can pull them, or needs no images."""
+        """Whether the agent can start every image of a registry: it can pull it, or runs no programs at all."""
+        if self.can(Capability.NATIVE):
+            return False
         return not self.low_disk or not self.can(Capability.LISTED_IMAGES)
 
     def can(self, capability: Capability) -> bool:
@@ -110,8 +112,9 @@ def images_there(
             there[agent_id].add(reference)
     if fetched:
         _add_fetched(there, agents, fetched)
-    everything = frozenset(made_here) | {image.reference for image in fetched}
-    of_containers = {name for name, image in made_here.items() if image.is_customized or not image.process_reference}
+    images = {**made_here, **{image.reference: image for image in fetched}}
+    everything = frozenset(images)
+    of_containers = {name for name, image in images.items() if image.is_customized or not image.process_reference}
     of_processes = everything - of_containers
     return {
         agent.id: frozenset(there[agent.id])

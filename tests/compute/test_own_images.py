@@ -269,12 +269,13 @@ def test_it_starts_only_where_it_lies_and_waits_with_a_plain_reason_elsewhere(ca
     other.refresh_from_db()
     assert other.status == Status.PENDING
     record = SchedulingRecord.objects.filter(session=other).latest("id")
-    assert "None of the 2 agents left has image" in record.message
+    assert f"Agent {empty.name} does not have image" in record.message
+    assert f"Agent {process.name} has no containers" in record.message
     saved.see()
     other = launch(cast.alice, image.name)
     schedule(make_group(), timezone.now())
     record = SchedulingRecord.objects.filter(session=other).latest("id")
-    assert f"has image {image.reference}, and it cannot be pulled" in record.message
+    assert f"do not have image {image.reference}, and it cannot be pulled" in record.message
     with pytest.raises(UserError, match="is on its agent only"):
         start_pull(cast.dana, image, agents=[empty], groups=[], now=timezone.now())
 

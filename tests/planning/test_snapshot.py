@@ -128,9 +128,32 @@ def test_an_image_that_no_registry_has_ties_a_session_to_the_nodes_that_have_it(
     ImageOnAgent.objects.create(agent=having, reference="local/python:latest")
     snapshot = look()
     tied_to = [session.kernels[0].node_image for session in snapshot.pending]
-    assert tied_to == ["local/python:latest", "", "local/for-containers:latest"]
+    assert tied_to == ["local/python:latest", "registry.example/tool:1", "local/for-containers:latest"]
     images = {agent.name: agent.images for agent in snapshot.agents}
-    assert images == {"having": {"local/python:latest"}, "without": frozenset(), native.name: {"local/python:latest"}}
+    pulled = {"registry.example/tool:1"}
+    assert images == {
+        "having": {"local/python:latest"} | pulled,
+        "without": pulled,
+        native.name: {"local/python:latest"},
+    }
+
+
+def test_a_native_agent_gets_no_session_of_an_image_without_a_native_command(cast: Cast) -> None:
+    native = make_agent("native", backend="process", cpu=16)
+    make_image("tool", reference="registry.example/tool:1")
+    make_image("both", reference="registry.example/both:1", process_reference="process/python")
+    make_session(cast.alice, image="tool", name="tool-1")
+    make_session(cast.alice, image="both", name="both-1")
+    snapshot = look()
+    plan = decide(snapshot)
+    names = {session.id: session.name for session in snapshot.pending}
+    assert [names[placement.session_id] for placement in plan.placements] == ["both-1"]
+    (wait,) = plan.waits
+    assert wait.reason.message == "Agent native has no containers, which image registry.example/tool:1 needs."
+    make_agent("docker", cpu=1)
+    plan = decide(look())
+    docker = next(agent.id for agent in look().agents if agent.name == "docker")
+    assert {agent for placement in plan.placements for agent in placement.kernels.values()} == {docker, native.pk}
 
 
 def test_an_agent_short_of_disk_space_takes_only_sessions_whose_image_it_has(cast: Cast) -> None:
@@ -149,7 +172,7 @@ def test_an_agent_short_of_disk_space_takes_only_sessions_whose_image_it_has(cas
     snapshot = look()
     everything = {"cr.example/here:1", "cr.example/moved:1", "cr.example/away:1"}
     images = {agent.id: agent.images for agent in snapshot.agents}
-    assert images == {full.pk: {"cr.example/here:1"}, roomy.pk: everything, native.pk: everything}
+    assert images == {full.pk: {"cr.example/here:1"}, roomy.pk: everything, native.pk: frozenset()}
     plan = decide(snapshot)
     names = {session.id: session.name for session in snapshot.pending}
     assert [names[placement.session_id] for placement in plan.placements] == ["s-here"]
@@ -158,10 +181,12 @@ def test_an_agent_short_of_disk_space_takes_only_sessions_whose_image_it_has(cas
         ("s-moved", "s-away"), "no-agent-schedulable"
     )
     assert reasons["s-away"].message == (
-        "Agent roomy takes no new sessions: an administrator paused it. Agent native is not reachable. "
-        "Agent full is short of disk space and pulls nothing; it lacks image cr.example/away:1."
+        "Agent roomy takes no new sessions: an administrator paused it. "
+        "Agent full is short of disk space and pulls nothing; it lacks image cr.example/away:1. "
+        "Agent native has no containers, which image cr.example/away:1 needs."
     )
     Agent.objects.filter(pk=full.pk).update(low_disk=False)
+    native.delete()
     assert {session.kernels[0].node_image for session in look().pending} == {""}, (
         "it matters only while somebody is short"
     )

@@ -369,7 +369,7 @@ def test_only_agents_that_can_run_the_image_count(cast: Cast, browse: Browse) ->
     make_agent("native-2", cpu=16, mem="32g", backend="process")
     image = make_image("built", is_built_here=True)
     ImageOnAgent.objects.create(agent=local, reference=image.reference)
-    make_image()
+    make_image(process_reference="process/python")
     make_running_session(cast.bob, local, resources={"cpu": 3, "mem": "1g"})
     client = browse(cast.alice)
     everywhere = amounts(client, cast)
