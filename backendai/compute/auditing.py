@@ -18,7 +18,7 @@ from backendai.cluster.models import Agent
 from backendai.cluster.time_limits import longest_start
 from backendai.compute.folder_checks import FOLDER_CHECKS
 from backendai.compute.models import Allocation, ComputeSession, IdleWarning, Kernel, SchedulingRecord, SessionMount
-from backendai.compute.reasons import ReasonKind, codes_of
+from backendai.compute.services.idle import CODES
 from backendai.compute.services.ledger import occupied_by_agent
 from backendai.compute.status import LIVE, PLACED, SESSION_MOVES, TERMINAL, Status
 from backendai.core.slots import Slots, format_amount
@@ -147,7 +147,7 @@ def nobody_is_collected_by_surprise(world: World) -> Violations:
         warned_at__lte=F("collected_at") - F("lead"),
         due_at__lte=F("collected_at"),
     )
-    ended = ComputeSession.objects.filter(status_reason__in=codes_of(ReasonKind.IDLE)).exclude(Exists(warned))
+    ended = ComputeSession.objects.filter(status_reason__in=CODES.values()).exclude(Exists(warned))
     rows = ended.order_by("pk").values_list("pk", "status_reason")
     return [f"session {pk} was ended ({reason}) without a warning in time" for pk, reason in rows]
 

@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from backendai.accounts.models import ResourcePolicy, User
 from backendai.catalog.models import Image, ImageOnAgent
+from backendai.compute.auditing import CHECKS, World, violations_of
 from backendai.compute.models import Allocation, ComputeSession
 from backendai.compute.services import system_sessions
 from backendai.compute.services.create import create_session
@@ -105,6 +106,7 @@ def test_it_ends_when_nobody_has_been_connected_for_a_while(cast: Cast) -> None:
     assert end_unused(started + timedelta(minutes=26)) == 1
     session.refresh_from_db()
     assert (session.status, session.status_reason) == (Status.TERMINATING, "not-connected")
+    assert violations_of(CHECKS, World(NOW), ["I-15"]) == {}
     waiting = open_folders(cast.alice, NOW)
     assert waiting != session and end_unused(waiting.created_at + timedelta(minutes=16)) == 1
     waiting.refresh_from_db()
