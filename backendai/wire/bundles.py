@@ -6,7 +6,7 @@ from uuid import UUID
 
 from pydantic import Base64Bytes, Field
 
-from backendai.wire.fields import Message, Order
+from backendai.wire.fields import Generation, Message, Order
 from backendai.wire.messages import KernelReport, KernelSpec
 
 MOST_IN_BUNDLE = 64
@@ -18,7 +18,7 @@ class BundledLog(Message):
     """The last part of the output of an ended kernel. ``truncated``: earlier output is missing."""
 
     kernel_id: UUID
-    generation: int
+    generation: Generation
     content: Base64Bytes = Field(max_length=_LARGEST_ENCODED, repr=False)
     truncated: bool = False
 

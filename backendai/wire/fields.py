@@ -72,6 +72,8 @@ Capabilities = Annotated[list[Name], Field(max_length=128)]
 _LabelName = Annotated[str, Field(max_length=255)]
 _LabelText = Annotated[str, Field(max_length=4096)]
 Labels = Annotated[dict[_LabelName, _LabelText], Field(max_length=MOST_LABELS)]
+Generation = Annotated[int, Field(ge=0, lt=2**31)]  # of a kernel
+ExitCode = Annotated[int | None, Field(ge=-(2**31), lt=2**31)]
 Size = Annotated[int | None, Field(ge=0, lt=2**63)]  # bytes
 ImageBytes = Annotated[Size, AfterValidator(_plausible)]
 # No query and no fragment: the portal appends a path to the address.

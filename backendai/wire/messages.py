@@ -25,7 +25,9 @@ from backendai.wire.fields import (
     Capabilities,
     Capacity,
     Digest,
+    ExitCode,
     GatewayUrl,
+    Generation,
     ImageBytes,
     Labels,
     Message,
@@ -154,10 +156,10 @@ class KernelReport(TextReport):
     ``fetched_bytes`` of ``image_bytes``: how much of the image is pulled; the total may still grow."""
 
     kernel_id: UUID
-    generation: int
+    generation: Generation
     state: KernelState
     container_id: Name = ""
-    exit_code: int | None = Field(default=None, ge=-(2**31), lt=2**31)
+    exit_code: ExitCode = None
     reason: Name = ""
     progress: Share = None
     fetched_bytes: ImageBytes = None
@@ -170,10 +172,10 @@ class KernelSighting(Message):
     """A container or process of this deployment that exists on the agent."""
 
     kernel_id: UUID
-    generation: int
+    generation: Generation
     running: bool
     container_id: Name = ""
-    exit_code: int | None = None
+    exit_code: ExitCode = None
 
 
 class ImageSighting(Message):
@@ -199,7 +201,7 @@ class UnknownKernel(Message):
     description that the portal signed when the kernel started; empty for older kernels."""
 
     kernel_id: UUID
-    generation: int = Field(ge=0, lt=2**31)
+    generation: Generation
     running: bool = True
     kept: bool = False
     manifest: str = Field(default="", max_length=16 * 2**10, repr=False)
@@ -225,7 +227,7 @@ class SyncUp(Message):
     longer here, above 1 for emulated machines; the portal extends the time limit of starts by it.
     """
 
-    protocol: int = PROTOCOL
+    protocol: int = Field(default=PROTOCOL, ge=0, lt=2**31)
     boot_id: Name
     version: Word
     backend: Word

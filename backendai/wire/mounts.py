@@ -34,4 +34,4 @@ class HostReport(Message):
     fault: Sentence = ""
     read_only: bool = True  # whether read-only mounts can be enforced
     sub_paths: bool = True
-    free_bytes: int | None = Field(default=None, ge=0)
+    free_bytes: int | None = Field(default=None, ge=0, lt=2**63)

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from pydantic import AfterValidator, Field
 
-from backendai.wire.fields import Message, Name, Size
+from backendai.wire.fields import Generation, Message, Name, Size
 from backendai.wire.live import MOST_DEVICES, MOST_USERS, DeviceUse
 
 MOST_KERNELS = 512  # in one report; the others follow with the next sync
@@ -29,7 +29,7 @@ class KernelUsage(Message):
     fields: bytes transferred. None: not measurable."""
 
     kernel_id: UUID
-    generation: int
+    generation: Generation
     seconds: float = Field(gt=0.0, le=LONGEST_SECONDS, allow_inf_nan=False)
     cpu: Cores = None
     mem_bytes: Size = None

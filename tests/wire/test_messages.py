@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
+import re
+from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
 
+import annotated_types
 import pytest
-from pydantic import ValidationError
+from pydantic import AfterValidator, ValidationError
 
+from backendai import wire
+from backendai.wire.fields import Message, Order
 from backendai.wire.messages import JoinUp, KernelReport, Note, SyncDown
 
 
@@ -27,6 +34,29 @@ def test_it_cuts_words_to_what_can_be_stored_and_shown() -> None:
     cut = report(message="m" * 100_000, reason="r\0" * 100, container_id="c" * 5000)
     assert (len(cut.message), cut.reason, len(cut.container_id)) == (500, "r" * 64, 64)
     assert len(Note(code="c", message="m" * 1000).message) == 500
+
+
+def messages_of(kind: type[Message]) -> Iterator[type[Message]]:
+    for one in kind.__subclasses__():
+        if not issubclass(one, Order):
+            yield one
+            yield from messages_of(one)
+
+
+def test_every_number_that_an_agent_sends_has_its_ends() -> None:
+    for module in pkgutil.iter_modules(wire.__path__):
+        importlib.import_module(f"backendai.wire.{module.name}")
+    limits = (annotated_types.Le, annotated_types.Lt, AfterValidator)
+    free = [
+        f"{kind.__name__}.{name}"
+        for kind in messages_of(Message)
+        for name, field in kind.model_fields.items()
+        if re.search(r"\b(int|float)\b", str(field.annotation))
+        and not any(isinstance(one, limits) for one in field.metadata)
+    ]
+    assert free == ["KernelReport.timings"], "those are cut where they are used, as they are only shown"
+    with pytest.raises(ValidationError):
+        report(generation=10**400)
 
 
 def test_it_refuses_an_exit_code_that_no_process_has() -> None:
