@@ -20,6 +20,7 @@ from backendai.accounts.models import AccessToken, KeyPair, User
 from backendai.accounts.scopes import Scope
 from backendai.accounts.services import token_of
 from backendai.accounts.signatures import SCHEME, SignatureRefused, Signed, signer_of
+from backendai.api.streamed_body import StreamedBody
 from backendai.core.errors import NotFound
 
 
@@ -123,5 +124,18 @@ def _signed(request: Request) -> Signed:
         date=headers.get("X-BackendAI-Date") or headers.get("Date", ""),
         content_type=plain.META.get("CONTENT_TYPE", ""),
         version=headers.get("X-BackendAI-Version", ""),
-        body=plain.body,
+        body=_body_of(plain),
     )
+
+
+def _body_of(plain: Any) -> bytes:
+    """Return the signed body. Raises SignatureRefused where it is read as it arrives, as nobody knows its end yet."""
+    if not isinstance(plain._stream, StreamedBody):
+        return cast(bytes, plain.body)
+    if plain.META.get("CONTENT_LENGTH") not in (None, "", "0") or plain.META.get("HTTP_TRANSFER_ENCODING"):
+        raise SignatureRefused(
+            "A signature cannot cover the body of this request, which is written while it arrives. Send it with an "
+            "access token: Authorization: Bearer TOKEN.",
+            code="body-not-signed",
+        )
+    return b""

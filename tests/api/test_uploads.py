@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ from asgiref.testing import ApplicationCommunicator
 
 from backendai import asgi
 from backendai.accounts.models import User
+from backendai.accounts.services.key_pairs import create_key_pair
+from backendai.accounts.signatures import Signed, sign
 from backendai.api.views import execute
 from backendai.compute.models import ComputeSession
 from backendai.gateways.guests import GuestTarget
@@ -129,3 +132,21 @@ async def test_what_is_no_form_of_files_is_refused(cast: Cast, written: Written,
     await send(request, body, more=False)
     status, said = await answer(request)
     assert (status, b"bad-form" in said, written.ended) == (400, True, [])
+
+
+@pytest.mark.parametrize(("method", "size", "status"), [("GET", "", 404), ("DELETE", "0", 404), ("PUT", "4", 401)])
+async def test_a_signature_opens_what_has_no_body_and_says_so_elsewhere(
+    cast: Cast, written: Written, method: str, size: str, status: int
+) -> None:
+    pair, secret = await sync_to_async(create_key_pair)(cast.charlie, "laptop")  # another person's session is none
+    request = await upload(cast.alice, method, "x", **({"content-length": size} if size else {}))
+    path, date = request.scope["path"], datetime.now(UTC).isoformat()
+    mark = sign(secret, Signed(method, path, "127.0.0.1", date))
+    signature = f"BackendAI signMethod=HMAC-SHA256, credential={pair.access_key}:{mark}"
+    kept = [one for one in request.scope["headers"] if one[0].lower() != b"authorization"]
+    request.scope["headers"] = [*kept, (b"authorization", signature.encode()), (b"date", date.encode())]
+    await send(request, b"body" if status == 401 else b"", more=False)
+    found, said = await answer(request)
+    assert found == status, said
+    if status == 401:
+        assert b"body-not-signed" in said and b"Authorization: Bearer TOKEN" in said
