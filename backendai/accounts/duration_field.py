@@ -10,6 +10,7 @@ from django import forms
 from django.core.exceptions import ValidationError
 from django.utils.dateparse import parse_duration
 
+from backendai.core.durations import LONGEST
 from backendai.core.messages import Message
 
 _SECONDS = {"w": 604800, "d": 86400, "h": 3600, "m": 60, "s": 1}
@@ -27,7 +28,10 @@ _SEVERAL = re.compile(rf"(?:{_PART.pattern}[\s,]*)+")
 class TimeSpanField(forms.DurationField):
     """A form field for a duration; its value is a timedelta. It also accepts ``days hh:mm:ss``."""
 
-    default_error_messages = {"invalid": Message("Write a number with its unit, such as 90s, 30m, 2h or 7d.")}
+    default_error_messages = {
+        "invalid": Message("Write a number with its unit, such as 90s, 30m, 2h or 7d."),
+        "too-long": Message("Write a duration of at most 36525 days."),
+    }
 
     def __init__(self, **kwargs: Any) -> None:
         kwargs.setdefault("widget", forms.TextInput(attrs={"size": 22, "placeholder": Message("such as 30m, 2h, 7d")}))
@@ -42,9 +46,12 @@ class TimeSpanField(forms.DurationField):
         if value in self.empty_values or isinstance(value, timedelta):
             return value or (value if isinstance(value, timedelta) else None)
         try:
-            return _parse(str(value).strip().lower())
+            found = _parse(str(value).strip().lower())
         except (ValueError, OverflowError):
             raise ValidationError(self.error_messages["invalid"], code="invalid") from None
+        if abs(found) > LONGEST:
+            raise ValidationError(self.error_messages["too-long"], code="too-long")
+        return found
 
 
 def short_duration(duration: timedelta) -> str:

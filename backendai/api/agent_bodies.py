@@ -7,7 +7,7 @@ from typing import Any
 from rest_framework import serializers
 
 from backendai.api.answers import Answer
-from backendai.api.parsing import StrictSerializer
+from backendai.api.parsing import MomentField, StrictSerializer
 from backendai.cluster.models import JoinToken
 
 
@@ -26,9 +26,7 @@ class AgentChange(StrictSerializer):
 class DrainRequest(StrictSerializer):
     """The end of a drain."""
 
-    ends_at = serializers.DateTimeField(
-        default=None, allow_null=True, help_text="When the remaining sessions end; null: never."
-    )
+    ends_at = MomentField(default=None, allow_null=True, help_text="When the remaining sessions end; null: never.")
 
 
 class JoinTokenRequest(StrictSerializer):
@@ -38,7 +36,7 @@ class JoinTokenRequest(StrictSerializer):
     # Blanks are no prefix: taken for an empty one, the token would be good for every name.
     name_prefix = serializers.CharField(max_length=63, default="", allow_blank=True, trim_whitespace=False)
     reusable = serializers.BooleanField(default=False)
-    expires_at = serializers.DateTimeField(default=None, allow_null=True)
+    expires_at = MomentField(default=None, allow_null=True)
 
 
 class JoinTokenBody(Answer[JoinToken]):

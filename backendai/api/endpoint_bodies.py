@@ -11,7 +11,7 @@ from rest_framework import serializers
 
 from backendai.api.answers import Answer
 from backendai.api.launch_bodies import MountBody
-from backendai.api.parsing import AmountsField, StrictSerializer
+from backendai.api.parsing import AmountsField, MomentField, StrictSerializer
 from backendai.compute.spec import MountRequest
 from backendai.compute.status import ClusterMode
 from backendai.scheduler.serving.health import Health
@@ -143,7 +143,7 @@ class EndpointTokenRequest(StrictSerializer):
     """A new token."""
 
     name = serializers.CharField(max_length=64)
-    expires_at = serializers.DateTimeField(required=False, allow_null=True, default=None)
+    expires_at = MomentField(required=False, allow_null=True, default=None)
     per_minute = serializers.IntegerField(min_value=0, max_value=10**6, default=0, help_text="0: unlimited.")
     opens_all = serializers.BooleanField(default=False, help_text="Valid for every endpoint of the owner.")
 

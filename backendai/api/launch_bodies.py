@@ -6,7 +6,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from backendai.api.parsing import AmountsField, LengthField, StrictSerializer
+from backendai.api.parsing import AmountsField, LengthField, MomentField, StrictSerializer
 from backendai.compute.services.check_order import MAIN
 from backendai.compute.spec import LaunchFile, MountRequest, RoleSpec, SessionSpec
 from backendai.compute.spec_document import VERSION
@@ -100,7 +100,7 @@ class LaunchRequest(StrictSerializer):
     preopen_ports = serializers.ListField(
         child=serializers.IntegerField(), default=list, help_text="1024 to 65535; opened as apps; at most 20."
     )
-    starts_at = serializers.DateTimeField(default=None, allow_null=True)
+    starts_at = MomentField(default=None, allow_null=True)
     cluster_size = serializers.IntegerField(default=1)
     cluster_mode = serializers.CharField(
         max_length=16, default="single-node", help_text="single-node: all kernels on one agent; multi-node: on several."

@@ -9,7 +9,7 @@ from rest_framework import serializers
 
 from backendai.accounts.models import AccessToken, Project, User
 from backendai.api.answers import Answer
-from backendai.api.parsing import StrictSerializer
+from backendai.api.parsing import MomentField, StrictSerializer
 from backendai.cluster.groups import default_group_of
 from backendai.cluster.models import Agent
 
@@ -115,7 +115,7 @@ class TokenRequest(StrictSerializer):
     """A new bearer token."""
 
     name = serializers.CharField(max_length=64)
-    expires_at = serializers.DateTimeField(default=None, allow_null=True)
+    expires_at = MomentField(default=None, allow_null=True)
     scopes = serializers.ListField(
         child=serializers.CharField(max_length=32),
         default=None,

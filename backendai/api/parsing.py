@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import date, datetime, timedelta
 from functools import cache
 from io import BytesIO
 from typing import Any
 
+from django.core.validators import MaxValueValidator, MinValueValidator
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.exceptions import ErrorDetail, ParseError, ValidationError
@@ -15,12 +17,13 @@ from rest_framework.parsers import JSONParser
 from rest_framework.utils.serializer_helpers import BindingDict
 
 from backendai.api.errors import BodyTooLarge
-from backendai.core.durations import seconds_in
+from backendai.core.durations import EARLIEST, LATEST, LONGEST, seconds_in
 from backendai.core.nearest import nearest_to
 
 LARGEST_BODY = 2**20
 _LONGEST_AMOUNT = 40
 _LONGEST_SLOT = 64
+_LARGEST_INTEGER, _LARGEST_FLOAT = 2**31 - 1, 1e15
 
 
 class StrictJSONParser(JSONParser):
@@ -39,8 +42,8 @@ class StrictJSONParser(JSONParser):
             raise ParseError("JSON parse error - nested too deeply.") from error
 
 
-class StrictSerializer(serializers.Serializer[Any]):
-    """A request body that rejects unknown fields by name.
+class BoundedSerializer(serializers.Serializer[Any]):
+    """What a request says, with a limit for each number.
 
     All instances share the class's fields, which do not depend on the request. Copying them for each request took
     longer than parsing it.
@@ -50,6 +53,10 @@ class StrictSerializer(serializers.Serializer[Any]):
     def fields(self) -> BindingDict:
         """The fields by name."""
         return _fields_of(type(self))
+
+
+class StrictSerializer(BoundedSerializer):
+    """A request body that rejects unknown fields by name."""
 
     def to_internal_value(self, data: Any) -> Any:
         """Return the validated values. Raises ValidationError that names every invalid field."""
@@ -72,12 +79,34 @@ def _nearest(name: str, known: list[str]) -> str:
 
 
 @cache
-def _fields_of(kind: type[StrictSerializer]) -> BindingDict:
+def _fields_of(kind: type[BoundedSerializer]) -> BindingDict:
     owner = kind()
     fields = BindingDict(owner)
     for name, field in owner.get_fields().items():
+        _limit(field)
         fields[name] = field
     return fields
+
+
+def _limit(field: Any) -> None:
+    """Give numbers without a limit of their own a general one: a JSON number can be 1e400, and a text NaN."""
+    if isinstance(field, serializers.FloatField):
+        field.validators.append(_check_finite)
+    limits: dict[Any, float] = {serializers.IntegerField: _LARGEST_INTEGER, serializers.FloatField: _LARGEST_FLOAT}
+    most = limits.get(type(field))
+    if most is not None and field.max_value is None:
+        field.max_value = most
+        field.validators.append(MaxValueValidator(most, "Write at most %(limit_value)s."))
+    if most is not None and field.min_value is None:
+        field.min_value = -most
+        field.validators.append(MinValueValidator(-most, "Write at least %(limit_value)s."))
+    if (child := getattr(field, "child", None)) is not None:
+        _limit(child)
+
+
+def _check_finite(value: float) -> None:
+    if not math.isfinite(value):
+        raise ValidationError("Write a finite number.", "invalid")
 
 
 @extend_schema_field({"oneOf": [{"type": "number"}, {"type": "string"}]})
@@ -112,10 +141,39 @@ class AmountsField(serializers.DictField):
         return super().run_child_validation(named)
 
 
+class MomentField(serializers.DateTimeField):
+    """A time that a request names, between 1970 and 3000: it can be moved and shown in any zone."""
+
+    default_error_messages = {"range": "Write a time between 1970 and 3000."}
+
+    def to_internal_value(self, value: Any) -> datetime:
+        """Return the time. Raises ValidationError."""
+        moment: datetime = super().to_internal_value(value)
+        if not EARLIEST <= moment < LATEST:
+            self.fail("range")
+        return moment
+
+
+class DayField(serializers.DateField):
+    """A day that a request names, between 1970 and 3000."""
+
+    default_error_messages = {"range": "Write a day between 1970 and 3000."}
+
+    def to_internal_value(self, value: Any) -> date:
+        """Return the day. Raises ValidationError."""
+        day: date = super().to_internal_value(value)
+        if not EARLIEST.date() <= day < LATEST.date():
+            self.fail("range")
+        return day
+
+
 class LengthField(serializers.DurationField):
     """A duration: ``"90s"``, ``"15m"``, ``"2h"``, ``"1d"``, seconds, or hh:mm:ss, in which it is answered."""
 
     default_error_messages = {"invalid": "Write a duration such as 90s, 15m, 2h or 1d, seconds, or hh:mm:ss."}
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"max_value": LONGEST, "min_value": -LONGEST} | options)
 
     def to_internal_value(self, value: Any) -> timedelta:
         """Return the duration. Raises ValidationError."""

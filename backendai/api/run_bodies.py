@@ -6,7 +6,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from backendai.api.parsing import StrictSerializer
+from backendai.api.parsing import BoundedSerializer, StrictSerializer
 from backendai.wire.runs import STATES
 
 _LONGEST_CODE = 2**20
@@ -40,15 +40,17 @@ class RunWish(StrictSerializer):
     wait = serializers.FloatField(default=0, min_value=0, max_value=20, help_text="Seconds to wait for the end.")
 
 
-class RunQuery(serializers.Serializer[Any]):
+class RunQuery(BoundedSerializer):
     """The part of a run to read."""
 
-    after = serializers.IntegerField(default=0, min_value=0, help_text="The offset of the last answer.")
+    after = serializers.IntegerField(
+        default=0, min_value=0, max_value=2**53, help_text="The offset of the last answer."
+    )
     wait = serializers.FloatField(default=0, min_value=0, max_value=20, help_text="Seconds to wait for something new.")
     state = serializers.ChoiceField(STATES, required=False, help_text="The state of the last answer: another is new.")
 
 
-class RunsQuery(serializers.Serializer[Any]):
+class RunsQuery(BoundedSerializer):
     """The runs to list."""
 
     before = serializers.IntegerField(

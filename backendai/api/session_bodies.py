@@ -9,7 +9,7 @@ from rest_framework import serializers
 
 from backendai.api.answers import Answer
 from backendai.api.launch_bodies import LONGEST_NAME_READ, NAME_RULE
-from backendai.api.parsing import StrictSerializer
+from backendai.api.parsing import MomentField, StrictSerializer
 from backendai.compute.models import ComputeSession, Kernel, SchedulingRecord, SessionMount
 from backendai.compute.services.ending_many import EndedMany, Refusal
 from backendai.core.messages import values_of
@@ -35,7 +35,7 @@ class PriorityRequest(StrictSerializer):
 class EndTimeRequest(StrictSerializer):
     """The new end of a running session."""
 
-    ends_at = serializers.DateTimeField(
+    ends_at = MomentField(
         allow_null=True, help_text="Up to ten years ahead; the owner within the policies. null: no time limit."
     )
 

@@ -7,21 +7,20 @@ from typing import Any
 
 from rest_framework import serializers
 
+from backendai.api.parsing import BoundedSerializer, MomentField
 from backendai.usage.samples import MOST_POINTS
 
 HOUR = 3600
 LONGEST = 366 * 24 * HOUR
 
 
-class UsageQuery(serializers.Serializer[Any]):
+class UsageQuery(BoundedSerializer):
     """The time range, the number of points, and the kernel."""
 
     seconds = serializers.IntegerField(
         default=HOUR, min_value=60, max_value=LONGEST, help_text="Length of the time range; default: an hour."
     )
-    until = serializers.DateTimeField(
-        required=False, help_text="End of the time range; default: now, or the session's end."
-    )
+    until = MomentField(required=False, help_text="End of the time range; default: now, or the session's end.")
     points = serializers.IntegerField(default=60, min_value=1, max_value=MOST_POINTS)
     kernel = serializers.UUIDField(required=False, help_text="One kernel only; default: all together.")
 

@@ -1,10 +1,13 @@
-"""Durations as text, in both directions."""
+"""Durations as text, in both directions; and the lengths and times that people may write."""
 
 from __future__ import annotations
 
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
+# Added to each other, and shown in any zone, they stay within the calendar, which ends at 9999.
+LONGEST = timedelta(days=36525)
+EARLIEST, LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(3000, 1, 1, tzinfo=UTC)
 _WRITTEN = re.compile(r"(\d{1,9})(s|m|h|d)?", re.ASCII)
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))

@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from django import forms
+from django.core.validators import MaxValueValidator, MinValueValidator
 from django.http import QueryDict, StreamingHttpResponse
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _l
 
 from backendai.accounts.models import User
 from backendai.core.csv_cells import csv_lines
+from backendai.core.durations import EARLIEST, LATEST
 from backendai.core.errors import UserError
 from backendai.texts.messages import in_words, in_words_lazy
 from backendai.usage.statistics import GROUPINGS, Line, Statistics, statistics, unit_of, usual_first
@@ -19,12 +21,15 @@ from backendai.web.account_pages import blame
 from backendai.web.charts import chart_of, usual_slot
 from backendai.web.resources import name_of_slot
 
+_DAY = forms.DateInput(attrs={"type": "date"})
+_KNOWN_DAYS = [MinValueValidator(EARLIEST.date()), MaxValueValidator(LATEST.date())]
+
 
 class StatisticsForm(forms.Form):
     """The days, the grouping, and the slot of the chart."""
 
-    first = forms.DateField(required=False, label=_l("From"), widget=forms.DateInput(attrs={"type": "date"}))
-    last = forms.DateField(required=False, label=_l("To"), widget=forms.DateInput(attrs={"type": "date"}))
+    first = forms.DateField(required=False, label=_l("From"), widget=_DAY, validators=_KNOWN_DAYS)
+    last = forms.DateField(required=False, label=_l("To"), widget=_DAY, validators=_KNOWN_DAYS)
     by = forms.ChoiceField(
         required=False,
         label=_l("By"),

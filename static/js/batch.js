@@ -34,9 +34,10 @@ document.addEventListener("DOMContentLoaded", () => {
     const seconds = Math.round((new Date(field.value).getTime() - Date.now()) / 1000);
     const isPast = seconds <= 0;
     const [unit, size] = steps.find((step) => seconds >= step[1] * 2) ?? steps.at(-1);
-    const text = !field.value ? "" : isPast ? times.dataset.past : words.format(Math.floor(seconds / size), unit);
+    const isWrong = Number.isNaN(seconds); // a year of six digits, which the field takes
+    const text = !field.value || isWrong ? "" : isPast ? times.dataset.past : words.format(Math.floor(seconds / size), unit);
     if (echo.textContent !== text) echo.textContent = text;
-    echo.classList.toggle("state-bad", isPast);
+    echo.classList.toggle("state-bad", isPast || isWrong);
     field.min = local(Date.now());
   };
   setInterval(look, 1000);
@@ -50,7 +51,7 @@ document.addEventListener("DOMContentLoaded", () => {
   const read = () => {
     const found = [...timeout.field.value.matchAll(/(\d+)\s*([smhdw])/g)];
     const seconds = found.reduce((sum, [, amount, each]) => sum + Number(amount) * units[each], 0);
-    const fits = Object.entries(units).filter(([, size]) => seconds % size === 0).at(-1);
+    const fits = Object.entries(units).filter(([, size]) => seconds % size === 0).at(-1) ?? ["s", 1]; // of more digits than a number has
     number.value = found.length ? String(seconds / fits[1]) : "";
     if (found.length) unit.value = seconds ? fits[0] : found[0][2];
     echo();

@@ -57,7 +57,8 @@ class LaunchAddress {
     return query;
   }
   shown(name, value) {
-    if (name === "starts_at" && value) return new Date(value).toISOString();
+    const moment = name === "starts_at" ? new Date(value) : null;
+    if (moment && !Number.isNaN(moment.getTime())) return moment.toISOString(); // six digits of a year are no date
     return name === "startup_command" && this.secretValue.test(value) ? "" : value;
   }
   // Cells belong together by their place, so all columns are written, with those that are empty, or none.

@@ -20,6 +20,13 @@ describe("the form in the address", () => {
     page.find("[name=count]").value = "";
     assert.deepEqual(queryOf(page), [["count", ""], ["image", "torch"]], "what is emptied is told, too");
   });
+  test("goes on with a start that is no date", () => {
+    const page = begin('<input name="name" value="a"><input name="starts_at">');
+    for (const [typed, told] of [["2030-03-02T10:00", "2030-03-02T10:00:00.000Z"], ["202706-06-01T10:00", "202706-06-01T10:00"], ["9999-12-31T23:59", "9999-12-31T23:59:00.000Z"], ["0001-01-01T00:00", "0001-01-01T00:00:00.000Z"], ["1e400", "1e400"]]) {
+      page.find("[name=starts_at]").value = typed;
+      assert.deepEqual(queryOf(page), [["name", "a"], ["starts_at", told]]);
+    }
+  });
   test("has no secret and nothing that is only sent", () => {
     const page = begin('<input name="request_key" value="k"><input name="files.content" value="text"><input name="owner" value="a@b.c"><textarea name="startup_command">sk-123</textarea>');
     assert.deepEqual(queryOf(page), []);
@@ -419,5 +426,31 @@ describe("the app that opens when the session runs", () => {
   });
   test("a launch that is refused tells the tab", () => {
     assert.deepEqual(plain(open(html("yes"), ["launch-open"]).told), [{ refused: "key-1" }]);
+  });
+});
+
+describe("the times of a batch session", () => {
+  const units = ["s", "m", "h", "d", "w"].map((unit, at) => `<option value="${unit}" data-unit="${["second", "minute", "hour", "day", "week"][at]}">${unit}</option>`).join("");
+  const times = (start, timeout) => `<div id="batch-times" data-past="It is past.">
+    <div data-wish="starts_at"><input type="checkbox"><div class="field"><input id="id_starts_at" value="${start}"></div><p data-echo></p></div>
+    <div data-wish="batch_timeout"><input type="checkbox"><label for="id_batch_timeout"></label><div class="field"><input id="id_batch_timeout" value="${timeout}">
+      <span class="timeout-parts" hidden><input id="number"><select>${units}</select></span></div><p data-echo></p></div></div>`;
+  const echoOf = (page) => page.find("[data-wish=starts_at] [data-echo]");
+  test("are told in words, and a date that is none leaves the page at work", async () => {
+    const page = open(times("2030-03-01T13:00", "90m"), ["batch"]);
+    await page.clock.pass(0);
+    assert.equal(echoOf(page).textContent, "in 60 minutes");
+    assert.equal(page.find("#number").value, "90");
+    for (const [typed, told, isBad] of [["202706-06-01T10:00", "", true], ["9999-12-31T23:59", "in 2,910,922 days", false], ["0001-01-01T00:00", "It is past.", true], ["-1", "It is past.", true], ["NaN", "", true], ["2030-03-01T15:30", "in 3 hours", false]]) {
+      page.find("#id_starts_at").value = typed;
+      await page.clock.pass(1000);
+      assert.deepEqual([echoOf(page).textContent, echoOf(page).classList.contains("state-bad")], [told, isBad], typed);
+    }
+  });
+  test("have an amount of any number of digits", async () => {
+    const page = open(times("", `${"9".repeat(400)}s`), ["batch"]);
+    await page.clock.pass(0);
+    assert.equal(page.find("#number").value, "Infinity");
+    assert.equal(echoOf(page).textContent, "");
   });
 });

@@ -93,6 +93,26 @@ def test_a_command_with_retries_is_a_run_whose_attempts_are_kept(
     assert b"session with retries has no starts_at" in client.post(reverse("web:launch"), later).content
 
 
+@pytest.mark.parametrize("zone", ["America/Los_Angeles", "Pacific/Kiritimati", "UTC"])
+@pytest.mark.parametrize("start", ["9999-12-31T23:59", "0001-01-01T00:00", "202706-06-01T10:00", "1e400", "NaN"])
+def test_a_start_at_the_end_of_the_calendar_is_refused_at_its_field(
+    site: Cast, browse: Browse, start: str, zone: str
+) -> None:
+    client = browse(site.alice)
+    values = typed(site, session_type="batch", startup_command="true", starts_at=start, wished="starts_at")
+    values |= {"time_zone": zone}
+    assert client.post(reverse("web:launch_preview"), values).status_code == 200
+    answer = client.post(reverse("web:launch"), values)
+    assert (answer.status_code, "starts_at" in answer.context["form"].errors) == (422, True)
+
+
+@pytest.mark.parametrize("timeout", ["999999999d", "-1s", "1e400", "NaN", "9999999999 00:00:00", "366000d"])
+def test_a_timeout_without_end_is_refused_at_its_field(site: Cast, browse: Browse, timeout: str) -> None:
+    values = typed(site, session_type="batch", startup_command="true", batch_timeout=timeout, wished="batch_timeout")
+    answer = browse(site.alice).post(reverse("web:launch"), values)
+    assert (answer.status_code, "batch_timeout" in answer.context["form"].errors) == (422, True)
+
+
 def test_it_makes_one_session_of_a_form_that_is_sent_twice(site: Cast, browse: Browse) -> None:
     client = browse(site.alice)
     key = client.get(reverse("web:launch")).context["form"]["request_key"].value()

@@ -12,11 +12,12 @@ from rest_framework.response import Response
 
 from backendai.api.authentication import user_of
 from backendai.api.limit_bodies import OwnLimitsBody, limits_body
+from backendai.api.parsing import BoundedSerializer
 from backendai.compute.services.check import project_of
 from backendai.planning.allowances import own_limits
 
 
-class LimitsQuery(serializers.Serializer[Any]):
+class LimitsQuery(BoundedSerializer):
     """The project of the launch."""
 
     project = serializers.CharField(

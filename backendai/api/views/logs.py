@@ -15,6 +15,7 @@ from rest_framework.views import APIView
 
 from backendai.api.authentication import user_of
 from backendai.api.gateway import read_log
+from backendai.api.parsing import BoundedSerializer
 from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.services.apps import app_logs_of
 from backendai.compute.services.logs import saved_log
@@ -35,7 +36,7 @@ class TextRenderer(BaseRenderer):
         return str(data).encode()
 
 
-class LogQuery(serializers.Serializer[Any]):
+class LogQuery(BoundedSerializer):
     """The kernel or app, and the part of its log to return."""
 
     kernel = serializers.UUIDField(default=None, help_text="A kernel of the session; default: the main one.")

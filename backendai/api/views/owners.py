@@ -16,6 +16,7 @@ from backendai.accounts.acting import owner_named, projects_to_act_in
 from backendai.accounts.models import Project, User
 from backendai.api.authentication import user_of
 from backendai.api.other_bodies import ProjectBody
+from backendai.api.parsing import BoundedSerializer
 from backendai.cluster.models import ResourceGroup
 
 
@@ -29,7 +30,7 @@ class _Owner:
     resource_groups: list[str]
 
 
-class OwnerQuery(serializers.Serializer[Any]):
+class OwnerQuery(BoundedSerializer):
     """The e-mail address of the user."""
 
     email = serializers.EmailField(help_text="The complete address; upper and lower case are equal.")

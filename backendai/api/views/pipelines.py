@@ -20,7 +20,7 @@ from backendai.accounts.scopes import Scope
 from backendai.api.authentication import signing_pair, user_of
 from backendai.api.idempotency import idempotency_key
 from backendai.api.paging import NewestFirst
-from backendai.api.parsing import StrictJSONParser
+from backendai.api.parsing import BoundedSerializer, StrictJSONParser
 from backendai.api.pipeline_bodies import (
     BatchRunBody,
     FailureBody,
@@ -52,21 +52,21 @@ class ByPlace(NewestFirst):
     max_page_size = 1000
 
 
-class TaskQuery(serializers.Serializer[Any]):
+class TaskQuery(BoundedSerializer):
     """The elements to return."""
 
     step = serializers.CharField(required=False)
     state = serializers.ChoiceField(choices=State.values, required=False)
 
 
-class ExplainQuery(serializers.Serializer[Any]):
+class ExplainQuery(BoundedSerializer):
     """The element to explain."""
 
     step = serializers.CharField(required=False)
     index = serializers.IntegerField(min_value=0, default=0)
 
 
-class ComparisonQuery(serializers.Serializer[Any]):
+class ComparisonQuery(BoundedSerializer):
     """The run to compare with."""
 
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:

@@ -15,15 +15,16 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from backendai.api.authentication import user_of
+from backendai.api.parsing import BoundedSerializer, DayField
 from backendai.core.csv_cells import csv_lines
 from backendai.usage.statistics import GROUPINGS, Line, Statistics, statistics
 
 
-class StatisticsQuery(serializers.Serializer[Any]):
+class StatisticsQuery(BoundedSerializer):
     """The days, and the grouping."""
 
-    first = serializers.DateField(required=False, help_text="UTC; default: 30 days up to the last.")
-    last = serializers.DateField(required=False, help_text="UTC; default: today.")
+    first = DayField(required=False, help_text="UTC; default: 30 days up to the last.")
+    last = DayField(required=False, help_text="UTC; default: today.")
     by = serializers.ChoiceField(choices=list(GROUPINGS), default="user")
     as_file = serializers.ChoiceField(choices=["json", "csv"], default="json", help_text="csv: as a file.")
 

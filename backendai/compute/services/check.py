@@ -32,6 +32,7 @@ from backendai.compute.services.session_files import check_files
 from backendai.compute.services.system_limits import check_small
 from backendai.compute.spec import SessionSpec
 from backendai.compute.status import ClusterMode
+from backendai.core.durations import LATEST
 from backendai.core.errors import UserError
 from backendai.core.messages import Message
 from backendai.core.names import check_session_name, check_variable_name
@@ -164,6 +165,8 @@ def _check_type(spec: SessionSpec) -> None:
         raise UserError("Only batch sessions have a start time.", field="starts_at", code="batch-only")
     if spec.starts_at and spec.starts_at <= timezone.now():
         raise UserError("The start time is in the past.", field="starts_at", code="invalid-date")
+    if spec.starts_at and spec.starts_at >= LATEST:
+        raise UserError("Write a start time before the year 3000.", field="starts_at", code="invalid-date")
     if any(len(command) > 2**16 for command in commands):
         raise UserError("The command is longer than 64 KiB.", field="startup_command", code="too-long")
 

@@ -15,6 +15,7 @@ from backendai.cluster.session_defaults import HIGHEST_PRIORITY
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.check_scheduling import USUAL_PRIORITY, check_length
 from backendai.compute.status import When
+from backendai.core.durations import LATEST
 from backendai.core.names import check_session_name
 from backendai.core.session_kinds import KINDS, USUAL_KIND, kinds_with, launched_kinds
 from backendai.pipelines.elements import MOST_TASKS
@@ -155,6 +156,8 @@ class TypeFields(forms.Form):
         moment: datetime | None = self.cleaned_data["starts_at"]
         if moment and self.runs_program() and moment <= timezone.now():
             raise forms.ValidationError(_("The start time is in the past."), code="invalid-date")
+        if moment and moment >= LATEST:
+            raise forms.ValidationError(_("Write a time before the year 3000."), code="invalid-date")
         return moment
 
     def clean_batch_timeout(self) -> timedelta | None:

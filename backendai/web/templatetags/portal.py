@@ -131,7 +131,7 @@ def exact(moment: datetime | None) -> str:
     """Return a time element with the exact time, which the page's script converts to the user's time zone."""
     if moment is None:
         return "–"
-    text = f"{timezone.localtime(moment):%Y-%m-%d %H:%M:%S %Z}"
+    text = f"{_local(moment):%Y-%m-%d %H:%M:%S %Z}"
     return format_html('<time datetime="{}" data-exact>{}</time>', moment.isoformat(), text)
 
 
@@ -140,8 +140,16 @@ def soon(moment: datetime | None) -> str:
     """Return a time element with the time. The page's script shows it without the date if it is today."""
     if moment is None:
         return "–"
-    text = f"{timezone.localtime(moment):%Y-%m-%d %H:%M %Z}"
+    text = f"{_local(moment):%Y-%m-%d %H:%M %Z}"
     return format_html('<time datetime="{}" data-exact="short">{}</time>', moment.isoformat(), text)
+
+
+def _local(moment: datetime) -> datetime:
+    """Return the time in the reader's zone; as it is if that would be outside of the calendar."""
+    try:
+        return timezone.localtime(moment)
+    except OverflowError:
+        return moment
 
 
 @register.filter
