@@ -20,8 +20,17 @@ from rest_framework.exceptions import APIException, ValidationError
 from backendai.accounts.rates import TooFast
 from backendai.activity.request_facts import request_id
 from backendai.core.database_faults import is_away, is_busy, is_full
-from backendai.core.errors import Changed, Conflict, NotAllowed, NotFound, PlatformError, StorageFull, UserError
-from backendai.planning.turns import Busy
+from backendai.core.errors import (
+    BadAnswer,
+    Changed,
+    Conflict,
+    NotAllowed,
+    NotFound,
+    Overloaded,
+    PlatformError,
+    StorageFull,
+    UserError,
+)
 from backendai.storage.file_server import FileServerError
 from backendai.texts.messages import in_words
 
@@ -78,8 +87,10 @@ def _user_problem(error: UserError) -> JsonResponse:
         status = HTTPStatus.PRECONDITION_FAILED
     elif isinstance(error, Conflict):
         status = HTTPStatus.CONFLICT
-    elif isinstance(error, Busy | TooFast):
+    elif isinstance(error, Overloaded | TooFast):
         status = HTTPStatus.TOO_MANY_REQUESTS
+    elif isinstance(error, BadAnswer):
+        status = HTTPStatus.BAD_GATEWAY
     elif isinstance(error, StorageFull):
         status = HTTPStatus.INSUFFICIENT_STORAGE
     elif isinstance(error, FileServerError):

@@ -65,6 +65,18 @@ class StorageFull(UserError):
     code = "storage-full"
 
 
+class Overloaded(UserError):
+    """Too many requests of this kind are being processed; the next is taken when one has ended."""
+
+    code = "busy"
+
+
+class BadAnswer(UserError):
+    """A program in a session gave an answer that breaks the protocol; nothing of it was used."""
+
+    code = "wrong-answer"
+
+
 class NotAllowed(UserError):
     """The user has the right to see the object, but not the right to do this with it."""
 

@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 import urllib3
 
 from backendai.core.errors import PlatformError
+from backendai.gateways.open_questions import waiting_thread
 from backendai.gateways.tickets import Address
 
 # No redirects: a gateway that sends us elsewhere would read the portal's own network through us.
@@ -40,13 +41,15 @@ def ask(
     method: str = "GET",
 ) -> Reply:
     """Return the answer, at most ``largest`` bytes. Waits at most ``connect`` and ``read`` seconds for each step.
-    Raises NodeUnreachable."""
+    Raises NodeUnreachable, and Overloaded if too many threads wait already."""
     url = f"{address.url}?{urlencode(query)}" if query else address.url
     timeout = urllib3.Timeout(connect=connect, read=read)
     try:
-        with _pool.request(method, url, headers=address.headers, preload_content=False, timeout=timeout) as answer:
-            content = answer.read(largest + 1)
-            answer.drain_conn() if len(content) <= largest else answer.close()
+        with waiting_thread(address.url.rpartition("/")[0]):
+            answer = _pool.request(method, url, headers=address.headers, preload_content=False, timeout=timeout)
+            with answer:
+                content = answer.read(largest + 1)
+                answer.drain_conn() if len(content) <= largest else answer.close()
     except urllib3.exceptions.HTTPError as error:
         raise NodeUnreachable(f"no answer from {url}: {error}") from error
     return Reply(answer.status, content[:largest], len(content) > largest)

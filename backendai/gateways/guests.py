@@ -23,34 +23,25 @@ from backendai.activity.services import audit
 from backendai.cluster.capabilities import why_not
 from backendai.compute.models import Kernel
 from backendai.compute.services.traffic import meter
-from backendai.core.errors import Changed, Conflict, NotFound, StorageFull, UserError
-from backendai.core.messages import Message
+from backendai.core.errors import BadAnswer, Conflict, NotFound
 from backendai.gateways.asking import NodeUnreachable
 from backendai.gateways.dialing import DIAL_SECONDS, kept_client, new_client
+from backendai.gateways.guest_answers import answer_in, refusal_in
+from backendai.gateways.open_questions import question_to
 from backendai.gateways.reach import reach, why_no_code
 from backendai.gateways.targets import Denied
 from backendai.gateways.tickets import ticket_for
 from backendai.wire.capabilities import Capability
-from backendai.wire.fields import TextReport, text_of
 from backendai.wire.runs import LARGEST_ANSWER
 
 logger = logging.getLogger(__name__)
 
 _ANSWER_SECONDS = 60.0  # the first question starts the guest, and an interpreter may start for 50 s
-_NOT_THERE = frozenset({"no-such-run", "no-such-context", "no-such-file"})
-_IN_THE_WAY = frozenset(
-    {
-        "queue-full", "too-many-contexts", "context-exists", "run-in-progress", "no-question", "not-now", "no-files",
-        "is-a-folder", "kernel-gone", "started-before-update", "execution-impossible", "guest-does-not-start",
-        "exists", "mounted", "read-only", "inside-itself",
-    }
-)  # fmt: skip
-_KINDS: Mapping[str, type[UserError]] = {"changed": Changed, "disk-full": StorageFull}
-_UNKNOWN_ROUTE = (404, 405, 501)  # of an agent of an older version
 _FAILURES = (aiohttp.ClientError, OSError, asyncio.IncompleteReadError)
 # Asking twice does what asking once does, so that these may go over a connection that may be dead.
 _REPEATABLE = frozenset({"run", "read", "runs", "code", "languages", "complete", "interrupt"})
 _PIECE = 64 * 1024
+_TOO_LARGE = "The guest agent of the session gave a wrong answer: it is too large. Its programs may have changed it."
 AUDITED_EVERY = 3600.0
 _audited: dict[tuple[Any, ...], float] = {}
 _MOST_AUDITED = 10_000
@@ -111,19 +102,20 @@ def note_use(user: User, target: GuestTarget, by: str) -> None:
 async def ask(target: GuestTarget, question: Mapping[str, Any], *, seconds: float = _ANSWER_SECONDS) -> dict[str, Any]:
     """Send a request to the guest agent, and return its answer.
 
-    Raises the guest's refusal as UserError, or NodeUnreachable.
+    Raises the guest's refusal as UserError, BadAnswer, Overloaded, or NodeUnreachable.
     """
     meter.touch(target.session_id)
-    if question["op"] == "run" and not question.get("run_id"):
+    op = str(question["op"])
+    if op == "run" and not question.get("run_id"):
         question = {**question, "run_id": uuid4().hex}
-    if question["op"] not in _REPEATABLE:
+    if op not in _REPEATABLE:
         async with opened(target, _line(question), seconds=seconds) as response:
-            return await _one_answer(response)
+            return await _one_answer(response, op)
     client = await kept_client()
     for is_last in (False, True):
         try:
             async with _posted(client, target, _line(question), seconds) as response:
-                return await _one_answer(response)
+                return await _one_answer(response, op)
         except aiohttp.ServerDisconnectedError as error:  # a connection that the node gave up meanwhile
             if is_last:
                 raise _unreachable(target, error) from error
@@ -145,9 +137,9 @@ async def _told(response: aiohttp.ClientResponse) -> AsyncIterator[dict[str, Any
     async for piece in response.content.iter_any():
         *lines, rest = (rest + piece).split(b"\n")
         if len(rest) > LARGEST_ANSWER:
-            raise NodeUnreachable("an item is too large")
+            raise BadAnswer(_TOO_LARGE)
         for line in filter(None, lines):
-            yield _checked(line)
+            yield answer_in(line, "follow")
 
 
 async def put_file(
@@ -176,8 +168,8 @@ async def put_file(
 
     meter.touch(target.session_id)
     async with opened(target, body(), seconds=None) as response:
-        told = await _one_answer(response)
-        return {"size": int(told["size"]), "etag": str(told.get("etag") or "")}
+        told = await _one_answer(response, "put")
+        return {"size": told["size"], "etag": told.get("etag") or ""}
 
 
 @contextlib.asynccontextmanager
@@ -201,7 +193,7 @@ async def answer_of(
         while not ending and len(head) <= LARGEST_ANSWER and (piece := await response.content.readany()):
             line, ending, rest = piece.partition(b"\n")
             head += line
-        yield _checked(bytes(head)), _content(response, rest)
+        yield answer_in(bytes(head), str(question["op"])), _content(response, rest)
 
 
 async def _content(response: aiohttp.ClientResponse, first: bytes) -> AsyncIterator[bytes]:
@@ -230,70 +222,28 @@ async def _posted(
     longest = None if seconds is None else seconds * target.slowness
     timeout = aiohttp.ClientTimeout(total=longest, sock_connect=DIAL_SECONDS)
     headers = target.headers()
-    async with client.post(f"{target.base}/execute", data=body, headers=headers, timeout=timeout) as response:
-        if response.status != 200:
-            raise _refusal(response.status, await response.content.read(_PIECE))
-        yield response
+    url = f"{target.base}/execute"
+    with question_to(target.session_id):
+        async with client.post(url, data=body, headers=headers, timeout=timeout) as response:
+            if response.status != 200:
+                raise refusal_in(response.status, await response.content.read(_PIECE))
+            yield response
 
 
 def _unreachable(target: GuestTarget, error: BaseException) -> NodeUnreachable:
     return NodeUnreachable(f"no answer from {target.base}: {error}")
 
 
-async def _one_answer(response: aiohttp.ClientResponse) -> dict[str, Any]:
+async def _one_answer(response: aiohttp.ClientResponse, op: str) -> dict[str, Any]:
     answer = bytearray()
     async for piece in response.content.iter_any():
         answer += piece
         if len(answer) > LARGEST_ANSWER:
-            raise NodeUnreachable("the answer is too large")
+            raise BadAnswer(_TOO_LARGE)
     if not answer:  # worth another try, which starts a guest
         raise NodeUnreachable("the guest ended before it answered")
-    return _checked(bytes(answer))
+    return answer_in(bytes(answer), op)
 
 
 def _line(question: Mapping[str, Any]) -> bytes:
     return json.dumps(dict(question)).encode() + b"\n"
-
-
-def _checked(line: bytes) -> dict[str, Any]:
-    """Return the answer in this line.
-
-    Raises UserError for a refusal, and Conflict for an unreadable line. Guests are not trusted: an answer is only shown
-    to the guest's own user.
-    """
-    try:
-        said = json.loads(line)
-        if not isinstance(said, dict):
-            raise ValueError
-        error = said.get("error")
-        if error is None:
-            return said
-        code, message = str(error["code"])[:64], TextReport.model_validate(error).full_message
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise Conflict("The guest agent of the session gave an invalid answer: try again.", code="no-guest") from error
-    raise _user_error(code, message)
-
-
-def _refusal(status: int, body: bytes) -> Exception:
-    try:
-        said = json.loads(body)
-        code, message = str(said["code"]), text_of(said["detail"], said.get("told"))
-    except (ValueError, KeyError, TypeError):
-        if status == 400:
-            return Conflict(
-                "The agent of this session is of an older version, which cannot do this: an administrator has to "
-                "update it.",
-                code="agent-too-old",
-            )
-        if status in _UNKNOWN_ROUTE:
-            text = Message("The agent of this session cannot run code: an administrator has to update the agent.")
-            return Conflict(text, code="execution-impossible")
-        return NodeUnreachable(f"the gateway answered {status}: {body[:200]!r}")
-    if code in _IN_THE_WAY:
-        return Conflict(message, code=code)
-    return NodeUnreachable(f"the gateway answered {status}: {message}")
-
-
-def _user_error(code: str, message: str) -> UserError:
-    kind = NotFound if code in _NOT_THERE else Conflict if code in _IN_THE_WAY else _KINDS.get(code, UserError)
-    return kind(message, code=code)

@@ -8,16 +8,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from backendai.core.errors import UserError
+from backendai.core.errors import Overloaded
 
 _AT_ONCE = 2
 _PATIENCE_SECONDS = 5.0
 
 
-class Busy(UserError):
+class Busy(Overloaded):
     """Too many previews are running."""
-
-    code = "busy"
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.status import Status
+from backendai.core.errors import Overloaded
 from backendai.gateways.asking import NodeUnreachable, ask
 from backendai.gateways.tickets import address_of
 from backendai.wire.home import HomeLook
@@ -24,6 +25,6 @@ def home_of(session: ComputeSession) -> HomeLook | None:
     try:
         reply = ask(address_of(kernel, "home"), largest=_LARGEST_ANSWER, connect=2.0, read=4.0)
         return HomeLook.model_validate_json(reply.content) if reply.status == 200 else None
-    except (NodeUnreachable, ValidationError) as error:
+    except (NodeUnreachable, Overloaded, ValidationError) as error:
         logger.warning("agent %s does not tell what is in a home folder: %s", kernel.agent.name, error)
         return None

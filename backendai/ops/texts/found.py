@@ -31,7 +31,7 @@ MESSAGES = frozenset(
         "Message", "UserError", "NotFound", "Conflict", "NotAllowed", "StorageFull", "PlatformError", "RegistryError",
         "NotInRegistry", "Unreachable", "DeletesNothing", "BackendError", "FileServerError", "StorageSilent",
         "SignatureRefused", "PathRefused", "NodeUnreachable", "PortalRefused",
-        "_UndeletableTag", "Busy", "FileRefused",
+        "_UndeletableTag", "Busy", "Overloaded", "BadAnswer", "FileRefused",
         "StartFailed", "ImageNotFound", "KernelGone", "StaleGeneration", "CommitFailed",
     }
 )  # fmt: skip

@@ -20,6 +20,7 @@ from backendai.core.errors import Conflict, NotFound
 from backendai.gateways.asking import NodeUnreachable
 from backendai.gateways.guests import find_target
 from backendai.gateways.homes import CHANGE_SECONDS, ask_home
+from backendai.gateways.open_questions import waiting_thread
 from backendai.web.requests import PageRequest
 from backendai.web.views.session import find_session
 
@@ -45,7 +46,8 @@ class HomeFiles:
 
     def _ask(self, op: str, seconds: float, order: dict[str, Any]) -> dict[str, Any]:
         try:
-            return async_to_sync(ask_home)(self.target, op, seconds=seconds, **order)
+            with waiting_thread(self.target.base):
+                return async_to_sync(ask_home)(self.target, op, seconds=seconds, **order)
         except NodeUnreachable as error:
             raise Conflict("The session's agent does not answer. Try again in a moment.", code=error.code) from error
 

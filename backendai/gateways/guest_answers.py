@@ -1,0 +1,171 @@
+"""Reads the answers of guest agents, which nobody may trust: the owner of a session is the master of its guest.
+
+A wrong answer is a fault of the guest, which its user is told; it never reaches a view.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, NoReturn
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from backendai.core.errors import BadAnswer, Changed, Conflict, NotFound, StorageFull, UserError
+from backendai.core.messages import Message
+from backendai.gateways.asking import NodeUnreachable
+from backendai.wire.fields import TextReport, text_of
+
+DEEPEST_ANSWER = 64  # far from the recursion limit of whoever writes it again
+_NOT_THERE = frozenset({"no-such-run", "no-such-context", "no-such-file"})
+_IN_THE_WAY = frozenset(
+    {
+        "queue-full", "too-many-contexts", "context-exists", "run-in-progress", "no-question", "not-now", "no-files",
+        "is-a-folder", "kernel-gone", "started-before-update", "execution-impossible", "guest-does-not-start",
+        "exists", "mounted", "read-only", "inside-itself",
+    }
+)  # fmt: skip
+_KINDS: Mapping[str, type[UserError]] = {"changed": Changed, "disk-full": StorageFull}
+_UNKNOWN_ROUTE = (404, 405, 501)  # of an agent of an older version
+_HALF_CHARACTER = re.compile(rb"\\u[dD][89a-fA-F]")
+_YEAR_10000 = 253402300800
+
+_Count = Annotated[int, Field(ge=0, lt=2**63)]
+_Seconds = Annotated[float, Field(ge=0, lt=_YEAR_10000)]
+_Tag = Annotated[str, Field(pattern=r"^[\x21-\x7e]{0,200}$")]  # it is a header; in this engine, $ is the end alone
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="allow", strict=True)
+
+
+class _Item(_Part):
+    type: str
+    mime: str | None = None
+    text: str | None = None
+    html: str | None = None
+    traceback: str | None = None
+
+
+class _Entry(_Part):
+    name: str
+    kind: str | None = None
+    size: _Count | None = None
+
+
+class _Step(_Part):
+    name: str
+    exit_code: int | None = None
+
+
+class _Answer(_Part):
+    """What the portal reads of an answer; all the rest is passed on to the session's user as it is."""
+
+    run_id: str | None = None
+    state: str | None = None
+    exit_code: int | None = None
+    prompt: str | None = None
+    items: list[_Item] | None = None
+    offset: _Count | None = None
+    end: _Count | None = None
+    ended_step: _Step | None = None
+    contexts: list[dict[str, Any]] | None = None
+    languages: list[dict[str, Any]] | None = None
+    matches: list[str] | None = None
+    entries: list[_Entry] | None = None
+    total: _Count | None = None
+    next: str | None = None
+    as_of: _Seconds | None = None
+    name: str | None = None
+    kind: str | None = None
+    size: _Count | None = None
+    etag: _Tag | None = None
+
+
+_NEEDED: Mapping[str, tuple[str, ...]] = {
+    "runs": ("contexts",), "languages": ("languages",), "list": ("entries",), "find": ("entries",), "stat": ("kind",),
+    "put": ("size",), "get": ("type",), "run": ("run_id", "state"), "read": ("run_id", "state"),
+    "take": ("run_id", "state"),
+}  # fmt: skip
+_OF_A_FILE = ("name", "size")
+
+
+def answer_in(line: bytes, op: str) -> dict[str, Any]:
+    """Return the answer to an operation. Raises the guest's refusal as UserError, and BadAnswer if it is wrong."""
+    try:
+        said: Any = json.loads(line, parse_constant=_refuse, parse_float=_finite)
+        if not isinstance(said, dict):
+            raise ValueError("it is no object")
+        _check_depth(said)
+        if _HALF_CHARACTER.search(line):  # a half cannot be written as UTF-8, and interpreters print them
+            said = json.loads(json.dumps(said, ensure_ascii=False).encode(errors="replace"))
+        error = said.get("error")
+        if error is None:
+            return _checked(said, op)
+        code, message = str(error["code"])[:64], TextReport.model_validate(error).full_message
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as fault:
+        text = "The guest agent of the session gave a wrong answer: {reason}. Its programs may have changed it."
+        raise BadAnswer(text, reason=_reason(fault)) from fault
+    raise _user_error(code, message)
+
+
+def refusal_in(status: int, body: bytes) -> Exception:
+    """Return the error for a gateway's answer that is no 200."""
+    try:
+        said = json.loads(body)
+        code, message = str(said["code"]), text_of(said["detail"], said.get("told"))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        if status == 400:
+            return Conflict(
+                "The agent of this session is of an older version, which cannot do this: an administrator has to "
+                "update it.",
+                code="agent-too-old",
+            )
+        if status in _UNKNOWN_ROUTE:
+            text = Message("The agent of this session cannot run code: an administrator has to update the agent.")
+            return Conflict(text, code="execution-impossible")
+        return NodeUnreachable(f"the gateway answered {status}: {body[:200]!r}")
+    if code in _IN_THE_WAY:
+        return Conflict(message, code=code)
+    return NodeUnreachable(f"the gateway answered {status}: {message}")
+
+
+def _checked(said: dict[str, Any], op: str) -> dict[str, Any]:
+    _Answer.model_validate(said)
+    for name in _OF_A_FILE if op == "get" and said.get("type") == "file" else _NEEDED.get(op, ()):
+        if said.get(name) is None:
+            raise ValueError(f"{name} is missing")
+    return said
+
+
+def _check_depth(said: Any) -> None:
+    level = [said]
+    for _ in range(DEEPEST_ANSWER):
+        inner = [value for one in level for value in (one.values() if isinstance(one, dict) else one)]
+        level = [value for value in inner if isinstance(value, dict | list)]
+        if not level:
+            return
+    raise ValueError("it is nested too deeply")
+
+
+def _reason(fault: Exception) -> str:
+    if isinstance(fault, ValidationError):
+        wrong = fault.errors(include_url=False, include_input=False)[0]
+        return f"{'.'.join(map(str, wrong['loc']))[:100]}: {wrong['msg']}"
+    return "it is nested too deeply" if isinstance(fault, RecursionError) else str(fault)[:200]
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    return value if math.isfinite(value) else _refuse(text)
+
+
+def _refuse(text: str) -> NoReturn:
+    raise ValueError(f"{text[:20]} is no number")
+
+
+def _user_error(code: str, message: str) -> UserError:
+    kind = NotFound if code in _NOT_THERE else Conflict if code in _IN_THE_WAY else _KINDS.get(code, UserError)
+    return kind(message, code=code)

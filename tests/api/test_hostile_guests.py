@@ -1,0 +1,216 @@
+"""Guest agents that keep silent, answer without end or answer nonsense: their owners are the masters of them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from asgiref.sync import sync_to_async
+from asgiref.testing import ApplicationCommunicator
+
+from backendai import asgi
+from backendai.asgi import Threads
+from backendai.cluster.models import Agent
+from backendai.compute.models import ComputeSession
+from backendai.compute.services.traffic import meter
+from backendai.core.errors import BadAnswer, NotFound
+from backendai.gateways import open_questions
+from backendai.gateways.guest_answers import DEEPEST_ANSWER, answer_in
+from tests.cast import Cast
+from tests.factories import make_running_session
+from tests.patience import patient
+from tests.realtime.sockets import script
+
+MOST_THREADS = 3
+
+
+class HostileGuest:
+    """A gateway whose guest answers with these pieces; an Event among them is waited for."""
+
+    def __init__(self) -> None:
+        self.pieces: list[bytes | asyncio.Event] = []
+        self.asked = 0
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        await request.content.readany()
+        self.asked += 1
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for piece in self.pieces:
+            if isinstance(piece, asyncio.Event):
+                await piece.wait()
+            else:
+                await response.write(piece)
+        return response
+
+
+@pytest.fixture
+def threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[Threads]:
+    threads = Threads(MOST_THREADS)
+    monkeypatch.setattr(asgi, "threads", threads)
+    monkeypatch.setattr(meter, "touch", lambda session_id: None)
+    yield threads
+    threads.shutdown()
+
+
+@asynccontextmanager
+async def guest_of(session: ComputeSession) -> AsyncIterator[HostileGuest]:
+    guest = HostileGuest()
+    app = web.Application()
+    app.router.add_post("/kernels/{kernel}/execute", guest.answer)
+    async with TestServer(app) as server:
+        await Agent.objects.aupdate(gateway_url=str(server.make_url("")).rstrip("/"))
+        yield guest
+
+
+class Visitor:
+    """The owner's script, which asks through the application that the web server runs."""
+
+    def __init__(self, session: ComputeSession, bearer: tuple[bytes, bytes]) -> None:
+        self.session, self.bearer = session, bearer
+
+    async def open(self, path: str, method: str = "GET", body: Any = None) -> ApplicationCommunicator:
+        full, _, query = f"/api/v1/sessions/{self.session.pk}/{path}".partition("?")
+        headers = [(b"host", b"127.0.0.1"), (b"content-type", b"application/json"), self.bearer]
+        scope = {
+            "type": "http", "method": method, "path": full, "raw_path": full.encode(), "query_string": query.encode(),
+            "headers": headers, "http_version": "1.1", "scheme": "http", "client": ("127.0.0.1", 1),
+            "server": ("testserver", 80),
+        }  # fmt: skip
+        opened = ApplicationCommunicator(asgi.application, scope)
+        content = json.dumps(body).encode() if body is not None else b""
+        await opened.send_input({"type": "http.request", "body": content, "more_body": False})
+        return opened
+
+    async def ask(self, *asked: Any) -> tuple[int, Any]:
+        return await answer_of(await self.open(*asked))
+
+
+async def answer_of(opened: ApplicationCommunicator) -> tuple[int, Any]:
+    start = await opened.receive_output(patient(20))
+    parts = [await opened.receive_output(patient(20))]
+    while parts[-1].get("more_body"):
+        parts.append(await opened.receive_output(patient(20)))
+    return start["status"], json.loads(b"".join(part.get("body", b"") for part in parts))
+
+
+async def visitor_of(cast: Cast) -> Visitor:
+    session = await sync_to_async(make_running_session)(cast.alice)
+    return Visitor(session, (await sync_to_async(script)(cast.alice))[-1])
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.asyncio
+async def test_an_archive_leaves_as_it_comes(cast: Cast, threads: Threads) -> None:
+    visitor = await visitor_of(cast)
+    async with guest_of(visitor.session) as guest:
+        rest = asyncio.Event()
+        guest.pieces = [b"{}\n", b"\0\0\0\5first", rest, b"\0\0\0\4last\0\0\0\0"]
+        opened = await visitor.open("archive/?path=data")
+        assert (await opened.receive_output(patient(20)))["status"] == 200
+        assert (await opened.receive_output(patient(20)))["body"] == b"first"
+        rest.set()
+        assert (await opened.receive_output(patient(20)))["body"] == b"last"
+        await opened.wait(patient(20))
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.asyncio
+async def test_questions_without_an_answer_hold_no_thread_and_are_limited(
+    cast: Cast, threads: Threads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(open_questions, "MOST_OF_SESSION", 2 * MOST_THREADS)
+    visitor = await visitor_of(cast)
+    async with guest_of(visitor.session) as guest:
+        says = asyncio.Event()
+        guest.pieces = [says, b'{"entries": [], "next": null, "total": 0}']
+        before = threading.active_count()
+        opened = [await visitor.open("entries/") for _ in range(2 * MOST_THREADS)]
+        while guest.asked < len(opened):
+            await asyncio.sleep(0.01)
+        assert threading.active_count() <= before + MOST_THREADS
+        status, refusal = await visitor.ask("search/?q=a")
+        assert (status, refusal["code"], refusal["data"]) == (429, "too-many-questions", {"most": len(opened)})
+        assert "6 requests to this session are open" in refusal["detail"]
+        says.set()
+        assert [(await answer_of(one))[0] for one in opened] == [200] * len(opened)
+        assert (await visitor.ask("search/?q=a"))[0] == 200
+    assert not open_questions._open
+
+
+WRONG: dict[str, tuple[str, Any, bytes]] = {
+    "no JSON": ("languages/", None, b"<html>"),
+    "a list": ("languages/", None, b"[]"),
+    "another form": ("languages/", None, b'{"languages": "all"}'),
+    "without it": ("contexts/", None, b"{}"),
+    "deep": ("languages/", None, b'{"languages": [], "x": %s}' % (b"[" * 900 + b"]" * 900)),
+    "deeper than JSON is read": ("languages/", None, b'{"languages": [], "x": %s}' % (b"[" * 10**5 + b"]" * 10**5)),
+    "no number": ("runs/r/", None, b'{"run_id": "r", "state": "RUNNING", "offset": NaN}'),
+    "too large a number": ("runs/r/", None, b'{"run_id": "r", "state": "RUNNING", "created_at": 1e400}'),
+    "a number of digits": ("runs/r/", None, b'{"run_id": "r", "state": "RUNNING", "x": %s}' % (b"1" * 10**4)),
+    "a state that is a list": ("runs/", {"code": "1"}, b'{"run_id": "r", "state": []}'),
+    "items that are none": ("execute/", {"code": "1"}, b'{"run_id": "r", "state": "FINISHED", "items": [5]}'),
+    "a type that is a list": (
+        "execute/", {"code": "1"}, b'{"run_id": "r", "state": "RUNNING", "items": [{"type": "media", "mime": []}]}',
+    ),
+    "an offset that is none": ("execute/", {"code": "1"}, b'{"run_id": "r", "state": "RUNNING", "offset": "x"}'),
+    "a step that is none": ("execute/", {"code": "1"}, b'{"run_id": "r", "state": "RUNNING", "ended_step": "x"}'),
+    "matches that are none": ("execute/", {"mode": "complete", "code": "p"}, b'{"matches": 5}'),
+    "a header with an end of line": ("files/a", None, b'{"type": "file", "name": "a", "size": 1, "etag": "a\\nb"}\n'),
+    "a size below nothing": ("files/a", None, b'{"type": "file", "name": "a", "size": -1}\n'),
+    "a size without end": ("files/a", None, b'{"type": "file", "name": "a", "size": 1%s}\n' % (b"0" * 40)),
+    "a file without its size": ("files/a", None, b'{"type": "file", "name": "a"}\n'),
+    "a name that is none": ("files/a", None, b'{"type": "file", "name": {}, "size": 1}\n'),
+    "an error without its form": ("languages/", None, b'{"error": 5}'),
+    "an error of lists": ("languages/", None, b'{"error": {"code": [], "message": []}}'),
+}  # fmt: skip
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.asyncio
+async def test_a_wrong_answer_is_told_as_one(cast: Cast, threads: Threads) -> None:
+    visitor, answers = await visitor_of(cast), {}
+    async with guest_of(visitor.session) as guest:
+        for name, (path, body, said) in WRONG.items():
+            guest.pieces = [said]
+            answers[name] = await visitor.ask(path, "POST" if body else "GET", body)
+    assert {name: (status, told["code"]) for name, (status, told) in answers.items()} == dict.fromkeys(
+        WRONG, (502, "wrong-answer")
+    )
+    assert "nested too deeply" in answers["deep"][1]["detail"]
+    assert "state: Input should be a valid string" in answers["a state that is a list"][1]["detail"]
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.asyncio
+async def test_halves_of_characters_are_replaced(cast: Cast, threads: Threads) -> None:
+    visitor = await visitor_of(cast)
+    async with guest_of(visitor.session) as guest:
+        guest.pieces = [
+            b'{"run_id": "r", "state": "RUNNING", "items": [{"type": "stdout", "text": "\\ud83d \\ud83d\\ude00"}]}'
+        ]
+        status, told = await visitor.ask("runs/r/")
+        assert (status, told["items"][0]["text"]) == (200, "? \N{GRINNING FACE}")
+        guest.pieces = [b'{"type": "file", "name": "a\\r\\nX: y\\ud800", "size": 1}\nz']
+        opened = await visitor.open("files/a")
+        start = await opened.receive_output(patient(20))
+        assert dict(start["headers"])[b"Content-Disposition"] == b"attachment; filename*=UTF-8''a%0D%0AX%3A%20y%3F"
+        await opened.wait(patient(20))
+
+
+def test_an_answer_is_as_deep_as_one_may_be() -> None:
+    def deep(levels: int) -> bytes:
+        return b'{"x": %s}' % (b"[" * (levels - 1) + b"]" * (levels - 1))
+
+    assert answer_in(deep(DEEPEST_ANSWER), "code")
+    with pytest.raises(BadAnswer):
+        answer_in(deep(DEEPEST_ANSWER + 1), "code")
+    with pytest.raises(NotFound):
+        answer_in(b'{"error": {"code": "no-such-run", "message": "There is none."}}', "code")
