@@ -4,26 +4,41 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import inspect
+import re
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 from unittest import mock
 from uuid import UUID
 
 import pytest
+from asgiref.sync import ThreadSensitiveContext, sync_to_async
+from django.conf import settings
+from django.core.handlers.wsgi import WSGIHandler
 from django.core.signals import request_finished, request_started
 from django.db import connection, connections
-from django.http import HttpResponse
+from django.http import FileResponse, HttpRequest, HttpResponse, StreamingHttpResponse
+from django.urls import URLResolver, get_resolver
+from django.utils.module_loading import import_string
 
-from backendai.asgi import WorkerThreads, application, closing
+from backendai import asgi
+from backendai.asgi import Threads, application
 from backendai.ops.buffered_responses import BufferedResponses
 from backendai.ops.kept_objects import set_aside_what_stays
+from backendai.ops.routes import serving_at
+
+MOST_THREADS = 3
 
 
 @pytest.fixture(autouse=True)
-def fresh_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+def threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[Threads]:
     """No thread with a connection to the database from a test before."""
-    monkeypatch.setattr(WorkerThreads, "_idle", [])
+    threads = Threads(MOST_THREADS)
+    monkeypatch.setattr(asgi, "threads", threads)
+    yield threads
+    threads.shutdown()
 
 
 async def get(path: str, *headers: tuple[bytes, bytes]) -> tuple[int, bytes]:
@@ -90,22 +105,22 @@ def test_it_ends_every_request_so_that_its_database_connection_goes_back(path: s
 
 
 @pytest.mark.parametrize("path", ["/healthz", f"/api/v1/sessions/{UUID(int=1)}/runs/"])
-def test_it_serves_one_request_after_the_other_on_the_same_thread(path: str) -> None:
+def test_it_serves_many_requests_on_few_threads(path: str) -> None:
     threads: list[str] = []
 
     def note(**kwargs: Any) -> None:
         threads.append(threading.current_thread().name)  # numbers of threads are used again, names are not
 
-    async def two() -> None:
-        await get(path)
-        await get(path)
+    async def many() -> None:
+        for _ in range(3 * MOST_THREADS):
+            await get(path)
 
     request_finished.connect(note)
     try:
-        asyncio.run(two())
+        asyncio.run(many())
     finally:
         request_finished.disconnect(note)
-    assert len(threads) == 2 and threads[0] == threads[1]
+    assert len(threads) == 3 * MOST_THREADS and len(set(threads)) <= MOST_THREADS
 
 
 def test_it_takes_no_header_that_is_spelt_with_an_underscore_for_one_that_a_proxy_sets() -> None:
@@ -133,17 +148,17 @@ def test_an_answer_that_is_short_leaves_as_a_whole() -> None:
         "status": 200,
         "headers": [(b"content-length", b"7"), (b"x-of", b"it")],
     }
-    assert body == {"type": "http.response.body", "body": b"one two"}
+    assert body == {"type": "http.response.body", "body": b"one two", "more_body": False}
     assert answer.is_closed
 
 
-@pytest.mark.parametrize("length", [None, 3 * 2**20])
+@pytest.mark.parametrize("length", [None, 3 * 2**18])
 def test_one_that_is_long_or_does_not_know_leaves_part_by_part(length: int | None) -> None:
     headers = [] if length is None else [("Content-Length", str(length))]
-    start, *parts = Answer([bytes(2**20)] * 3, *headers).sent()
+    start, *parts = Answer([bytes(2**16)] * 12, *headers).sent()
     assert start["status"] == 200
-    assert [len(part.get("body", b"")) for part in parts] == [2**20] * 3 + [0]
-    assert not parts[-1].get("more_body")
+    assert [len(part.get("body", b"")) for part in parts] == [2**18] * 3 + [0]
+    assert [part.get("more_body", False) for part in parts] == [True] * 3 + [False]
 
 
 def test_one_without_a_body_has_its_headers_and_its_end() -> None:
@@ -206,35 +221,140 @@ def test_they_pass_over_what_the_first_pages_have_loaded_too() -> None:
     assert not is_looked_at(late)
 
 
+class Readers:
+    """Browsers that take the head of an answer, and nothing of its body until they are let go."""
+
+    def __init__(self) -> None:
+        self.heads, self.may_read = 0, asyncio.Event()
+
+    async def open(self, served: Any, path: str = "/") -> int:
+        """Return how many bytes the body had."""
+        size = 0
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        async def send(message: dict[str, Any]) -> None:
+            nonlocal size
+            size += len(message.get("body", b""))
+            if message["type"] == "http.response.start":
+                self.heads += 1
+            else:
+                await self.may_read.wait()
+
+        scope = {
+            "type": "http", "method": "GET", "path": path, "query_string": b"", "headers": [], "http_version": "1.1",
+        }  # fmt: skip
+        await served(scope, receive, send)
+        return size
+
+
 @pytest.mark.django_db(transaction=True)
-def test_a_long_answer_holds_no_database_connection_while_it_is_sent() -> None:
+def test_readers_hold_neither_a_thread_nor_a_database_connection(threads: Threads) -> None:
     opened: list[Any] = []
-    still_open: list[bool] = []
 
     def page(environ: dict[str, Any], start_response: Any) -> HttpResponse:
         connection.close()  # one of an earlier test would keep the age that it was opened with
         connection.ensure_connection()
         opened.append(connections["default"])
-        start_response("200 OK", [("Content-Length", str(2**20))])
+        start_response("200 OK", [])
         return HttpResponse(bytes(2**20))
 
     async def read_slowly() -> None:
-        async def receive() -> dict[str, Any]:
-            return {"type": "http.request", "body": b"", "more_body": False}
-
-        async def send(message: dict[str, Any]) -> None:
-            still_open.append(opened[0].connection is not None)
-
-        scope = {
-            "type": "http",
-            "method": "GET",
-            "path": "/",
-            "query_string": b"",
-            "headers": [],
-            "http_version": "1.1",
-        }
-        await BufferedResponses(closing(page))(scope, receive, send)
+        readers, served = Readers(), BufferedResponses(page)
+        async with ThreadSensitiveContext(executor=threads):
+            pending = [asyncio.create_task(readers.open(served)) for _ in range(5 * MOST_THREADS)]
+            while readers.heads < len(pending):
+                await asyncio.sleep(0)
+            assert all(one.connection is None for one in opened)
+            assert await asyncio.wait_for(asyncio.shield(sync_to_async(lambda: 5)()), 60) == 5
+            readers.may_read.set()
+            assert await asyncio.gather(*pending) == [2**20] * len(pending)
 
     with mock.patch.dict(connections.settings["default"], {"CONN_MAX_AGE": 0}):  # as with PostgreSQL's pool
         asyncio.run(read_slowly())
-    assert still_open and not any(still_open)
+    assert len(opened) == 5 * MOST_THREADS
+
+
+def test_a_file_leaves_in_pieces_and_is_closed_at_its_end(tmp_path: Path) -> None:
+    (tmp_path / "asset").write_bytes(bytes(3 * 2**18 + 5))
+    given: list[FileResponse] = []
+
+    def asset(request: HttpRequest) -> FileResponse:
+        given.append(FileResponse((tmp_path / "asset").open("rb")))
+        return given[-1]
+
+    handler = WSGIHandler()
+    handler._middleware_chain = asset  # type: ignore[attr-defined]
+    _, *parts = asyncio.run(ask(BufferedResponses(handler), "/"))
+    assert [len(part["body"]) for part in parts] == [2**18] * 3 + [5]
+    assert given[0].closed and given[0].file_to_stream.closed  # type: ignore[union-attr]
+
+
+def test_an_asynchronous_answer_of_a_synchronous_view_is_no_answer() -> None:
+    async def pieces() -> AsyncIterator[bytes]:
+        yield b"all of a home folder"
+
+    def page(environ: dict[str, Any], start_response: Any) -> StreamingHttpResponse:
+        start_response("200 OK", [])
+        return StreamingHttpResponse(pieces())
+
+    with pytest.raises(RuntimeError, match="make it a coroutine"):
+        asyncio.run(ask(BufferedResponses(page), "/"))
+
+
+_EXAMPLES = {
+    "uuid": str(UUID(int=1)), "int": "1", "slug": "a", "str": "a", "path": "a/b", "folder_digits": "0" * 12,
+    "folder_verb": "trash",
+}  # fmt: skip
+
+
+def addresses(resolver: URLResolver, before: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield an example of every address, with its view. Addresses that are regular expressions stay as they are."""
+    for one in resolver.url_patterns:
+        here = before + str(one.pattern)
+        if isinstance(one, URLResolver):
+            yield from addresses(one, here)
+        else:
+            yield "/" + re.sub("<(?:([a-z_]+):)?[a-z_]+>", lambda gap: _EXAMPLES[gap[1] or "str"], here), one.callback
+
+
+def is_coroutine(view: Any) -> bool:
+    """Whether a handler of the view waits in the event loop, whatever the view is wrapped in."""
+    kind = getattr(view, "view_class", None) or getattr(view, "cls", None)
+    if kind is None:
+        return inspect.iscoroutinefunction(inspect.unwrap(view))
+    handlers = [getattr(kind, name, None) for name in kind.http_method_names if name != "options"]
+    return any(map(inspect.iscoroutinefunction, handlers))
+
+
+def test_every_view_is_served_as_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    used: list[str] = []
+
+    def taken(name: str) -> Any:
+        async def note(*_: Any) -> None:
+            used.append(name)
+
+        return note
+
+    for name in ("pages", "waiting", "streaming"):
+        monkeypatch.setattr(asgi, name, taken(name))
+    sides: dict[str, set[str]] = {"pages": set(), "waiting": set(), "streaming": set()}
+    for path, view in addresses(get_resolver()):
+        if "^" in path or "(" in path:
+            assert not is_coroutine(view), f"give {path} an address that this test can write"
+            continue
+        asyncio.run(ask(application, path))
+        side = used.pop()
+        assert (side != "pages") == is_coroutine(view), f"{path} is served by {side}"
+        sides[side].add(path)
+    home = f"/api/v1/sessions/{UUID(int=1)}/"
+    assert {f"{home}archive/", f"{home}entries/", f"{home}languages/", "/node/v1/sync"} <= sides["waiting"]
+    assert sides["streaming"] == {f"{home}files/", f"{home}files/a/b"}
+    assert serving_at(f"{home}files/a/b").largest_body > 2**30 > serving_at(home).largest_body
+    assert len(sides["pages"]) > 300
+
+
+def test_no_middleware_holds_a_thread_while_a_view_waits() -> None:
+    kinds = {name: import_string(name) for name in settings.MIDDLEWARE}
+    assert [name for name, kind in kinds.items() if not getattr(kind, "async_capable", False)] == []

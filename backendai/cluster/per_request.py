@@ -9,26 +9,36 @@ from collections.abc import Callable, Hashable
 from contextvars import ContextVar
 from typing import Any, TypeVar, cast
 
+from asgiref.sync import iscoroutinefunction
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
+from django.utils.decorators import sync_and_async_middleware
 
 T = TypeVar("T")
 _kept: ContextVar[dict[Hashable, Any] | None] = ContextVar("kept_for_request", default=None)
 
 
-def keep_for_request(
-    get_response: Callable[[HttpRequest], HttpResponseBase],
-) -> Callable[[HttpRequest], HttpResponseBase]:
+@sync_and_async_middleware
+def keep_for_request(get_response: Callable[[HttpRequest], Any]) -> Callable[[HttpRequest], Any]:
     """Return a middleware that caches values for the duration of each request."""
 
     def middleware(request: HttpRequest) -> HttpResponseBase:
         _kept.set({})
         try:
-            return get_response(request)
+            answer: HttpResponseBase = get_response(request)
         finally:
             _kept.set(None)
+        return answer
 
-    return middleware
+    async def serve(request: HttpRequest) -> HttpResponseBase:
+        _kept.set({})
+        try:
+            answer: HttpResponseBase = await get_response(request)
+        finally:
+            _kept.set(None)
+        return answer
+
+    return serve if iscoroutinefunction(get_response) else middleware
 
 
 def once(name: Hashable, read: Callable[[], T]) -> T:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
+from django.utils.deprecation import MiddlewareMixin
 
 from backendai.cluster.app_domains import holds, is_domain
 from backendai.cluster.models import ResourceGroup
@@ -15,17 +15,16 @@ _MISDIRECTED = 421
 _OF_SESSION = re.compile(r"[a-z0-9-]+-[0-9a-f]{12}\Z")
 
 
-def refuse_app_hosts(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
-    """Return a middleware that answers 421 for host names of apps."""
+class RefuseAppHosts(MiddlewareMixin):
+    """A middleware that answers 421 for host names of apps."""
 
-    def handle(request: HttpRequest) -> HttpResponse:
+    def process_request(self, request: HttpRequest) -> HttpResponse | None:
+        """Return the refusal, or None."""
         name = request.META.get("HTTP_HOST", "").lower().partition(":")[0].rstrip(".")
         if holds(settings.APPS_DOMAIN, name) or _is_of_a_group(name):
             text = "This name belongs to an app of a session. The portal has another."
             return HttpResponse(text, status=_MISDIRECTED, content_type="text/plain")
-        return get_response(request)
-
-    return handle
+        return None
 
 
 def _is_of_a_group(name: str) -> bool:

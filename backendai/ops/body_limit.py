@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from backendai.ops.routes import route_of
+from backendai.ops.routes import Serving
 
 _TOO_LARGE = b"The request is larger than this server takes.\n"
 
@@ -16,42 +16,37 @@ class _Outgrown(Exception):
     """The body exceeds its limit."""
 
 
-class BodyLimit:
-    """Answers 413 to requests whose body exceeds the limit of their route.
+async def serve_within_limit(
+    application: Any, serving: Serving, scope: dict[str, Any], receive: Any, send: Any
+) -> None:
+    """Serve one request by this application; answers 413 if its body exceeds the limit of its view.
 
     The limit is lower without a cookie or ``Authorization`` header; their validity is not checked here.
     """
+    most = serving.largest_body if _has_credentials(scope) else serving.largest_of_strangers
+    if _announced(scope) > most:
+        await _refuse(send)
+        return
+    seen, is_answered = 0, False
 
-    def __init__(self, application: Any) -> None:
-        self._application = application
+    async def counted() -> dict[str, Any]:
+        nonlocal seen
+        message: dict[str, Any] = await receive()
+        seen += len(message.get("body", b""))
+        if seen > most:
+            raise _Outgrown
+        return message
 
-    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
-        """Serve one request."""
-        route = route_of(scope["path"])
-        most = route.largest_body if _has_credentials(scope) else route.largest_of_strangers
-        if _announced(scope) > most:
+    async def watched(message: dict[str, Any]) -> None:
+        nonlocal is_answered
+        is_answered = True
+        await send(message)
+
+    try:
+        await application(scope, counted, watched)
+    except _Outgrown:
+        if not is_answered:
             await _refuse(send)
-            return
-        seen, is_answered = 0, False
-
-        async def counted() -> dict[str, Any]:
-            nonlocal seen
-            message: dict[str, Any] = await receive()
-            seen += len(message.get("body", b""))
-            if seen > most:
-                raise _Outgrown
-            return message
-
-        async def watched(message: dict[str, Any]) -> None:
-            nonlocal is_answered
-            is_answered = True
-            await send(message)
-
-        try:
-            await self._application(scope, counted, watched)
-        except _Outgrown:
-            if not is_answered:
-                await _refuse(send)
 
 
 def _has_credentials(scope: dict[str, Any]) -> bool:

@@ -6,12 +6,11 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Callable
 from http import HTTPStatus
 
 from django.http import HttpRequest, HttpResponse, HttpResponseServerError, JsonResponse
-from django.http.response import HttpResponseBase
 from django.template import loader
+from django.utils.deprecation import MiddlewareMixin
 
 from backendai.activity.request_facts import request_id
 from backendai.api.errors import problem
@@ -29,15 +28,8 @@ _FULL_RETRY_SECONDS = 60
 _FULL_CODE = "storage-full"
 
 
-class AnswerWhileAway:
+class AnswerWhileAway(MiddlewareMixin):
     """A middleware for database errors of views."""
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
-        self._get_response = get_response
-
-    def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        """Pass the request to the next middleware."""
-        return self._get_response(request)
 
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
         """Return the answer for a database error or a full disk, None for other errors."""

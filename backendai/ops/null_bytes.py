@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import chain
 
 from django.http import HttpRequest, HttpResponse
+from django.utils.deprecation import MiddlewareMixin
 
-View = Callable[[HttpRequest], HttpResponse]
 
+class RefuseNullBytes(MiddlewareMixin):
+    """A middleware that answers 400 if the query or a cookie contains a NUL."""
 
-def refuse_null_bytes(view: View) -> View:
-    """Return a middleware that answers 400 if the query or a cookie contains a NUL."""
-
-    def guarded(request: HttpRequest) -> HttpResponse:
+    def process_request(self, request: HttpRequest) -> HttpResponse | None:
+        """Return the refusal, or None."""
         # REST names the parameter that is wrong by itself.
         query = [] if request.path.startswith("/api/") else [*request.GET, *chain(*dict(request.GET.lists()).values())]
         if any("\0" in text for text in chain(request.COOKIES.values(), query)):
             return HttpResponse("The request has a NUL character in it.", status=400, content_type="text/plain")
-        return view(request)
-
-    return guarded
+        return None

@@ -1,6 +1,6 @@
 """The HTTP protocol of the web server, with limits that uvicorn lacks.
 
-They are time and size of a head, and speed of a body. uvicorn loads the class by its name (``--http``).
+They are time and size of a head, and speed of a body and of a reader. uvicorn loads the class by its name (``--http``).
 """
 
 from __future__ import annotations
@@ -10,30 +10,43 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from backendai.ops.routes import BODY_SECONDS, route_of
-
 HEAD_SECONDS = 10.0
 LARGEST_HEAD = 64 * 1024
-LEAST_BODY = 16 * 1024  # in the time that a route gives it
+BODY_SECONDS = 30.0  # for LEAST_BODY
+LEAST_BODY = 16 * 1024
+READER_SECONDS = 30.0  # for LEAST_READ
+LEAST_READ = 16 * 1024
 _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
 
 class PatientHttp(HttpToolsProtocol):
-    """Closes connections whose head is incomplete after some time or too large, and those whose body is too slow."""
+    """Closes connections whose head is incomplete after some time or too large, and those whose body or reader is
+    too slow."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the timer of the first head."""
         self._timer: asyncio.TimerHandle | None = None
+        self._reader_timer: asyncio.TimerHandle | None = None
         self._reads_head, self._reads_body = False, False
-        self._body_seconds = BODY_SECONDS
         self._head_bytes = self._body_bytes = self._looked_at = 0
         super().connection_made(transport)
         self._begin_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Cancel the timer."""
+        """Cancel the timers."""
         self._end_wait()
+        self._end_reader_wait()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Start the timer of the reader, who has left much unread."""
+        super().pause_writing()
+        self._wait_for_reader()
+
+    def resume_writing(self) -> None:
+        """Cancel the timer of the reader."""
+        self._end_reader_wait()
+        super().resume_writing()
 
     def data_received(self, data: bytes) -> None:
         """Parse the data, and count the bytes of the head.
@@ -60,8 +73,7 @@ class PatientHttp(HttpToolsProtocol):
         self._reads_head, self._reads_body = False, True
         self._body_bytes = self._looked_at = 0
         super().on_headers_complete()
-        self._body_seconds = route_of(self.scope.get("path", "")).body_seconds
-        self._timer = self.loop.call_later(self._body_seconds, self._look_at_body)
+        self._timer = self.loop.call_later(BODY_SECONDS, self._look_at_body)
 
     def on_body(self, body: bytes) -> None:
         """Count the bytes of the body."""
@@ -90,7 +102,23 @@ class PatientHttp(HttpToolsProtocol):
             self._close()
             return
         self._looked_at = self._body_bytes
-        self._timer = self.loop.call_later(self._body_seconds, self._look_at_body)
+        self._timer = self.loop.call_later(BODY_SECONDS, self._look_at_body)
+
+    def _wait_for_reader(self) -> None:
+        self._unread = self.transport.get_write_buffer_size()
+        self._reader_timer = self.loop.call_later(READER_SECONDS, self._look_at_reader)
+
+    def _look_at_reader(self) -> None:
+        """Close the connection if its reader took too few bytes."""
+        if self._unread - self.transport.get_write_buffer_size() < LEAST_READ:
+            self._close()
+        else:
+            self._wait_for_reader()
+
+    def _end_reader_wait(self) -> None:
+        if self._reader_timer is not None:
+            self._reader_timer.cancel()
+        self._reader_timer = None
 
     def _close(self) -> None:
         self._timer = None

@@ -6,11 +6,13 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from asgiref.sync import iscoroutinefunction, sync_to_async
 from django.db import DatabaseError
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
+from django.utils.decorators import sync_and_async_middleware
 
-from backendai.activity.refusals import note_refusal, refusals_of_request, write_refusals
+from backendai.activity.refusals import Refusal, note_refusal, refusals_of_request, write_refusals
 
 logger = logging.getLogger(__name__)
 
@@ -18,7 +20,8 @@ _SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 _REFUSED = frozenset({403, 404})
 
 
-def audit_refusals(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
+@sync_and_async_middleware
+def audit_refusals(get_response: Callable[[HttpRequest], Any]) -> Callable[[HttpRequest], Any]:
     """Return a middleware that records refused requests.
 
     The rules of roles record their own refusals. Of other changing requests it records answers with 403, or 404 for
@@ -27,17 +30,32 @@ def audit_refusals(get_response: Callable[[HttpRequest], HttpResponse]) -> Calla
 
     def handle(request: HttpRequest) -> HttpResponse:
         with refusals_of_request() as refusals:
-            response = get_response(request)
-            if not refusals and request.method not in _SAFE and response.status_code in _REFUSED:
-                _note(request, response)
-            if refusals:
-                try:
-                    write_refusals(refusals, now=timezone.now())
-                except DatabaseError:
-                    logger.exception("a refused attempt is not in the audit trail")
+            response: HttpResponse = get_response(request)
+            _record(request, response, refusals)
         return response
 
-    return handle
+    async def serve(request: HttpRequest) -> HttpResponse:
+        with refusals_of_request() as refusals:
+            response: HttpResponse = await get_response(request)
+            if refusals or _is_refused(request, response):
+                await sync_to_async(_record)(request, response, refusals)
+        return response
+
+    return serve if iscoroutinefunction(get_response) else handle
+
+
+def _is_refused(request: HttpRequest, response: HttpResponse) -> bool:
+    return request.method not in _SAFE and response.status_code in _REFUSED
+
+
+def _record(request: HttpRequest, response: HttpResponse, refusals: list[Refusal]) -> None:
+    if not refusals and _is_refused(request, response):
+        _note(request, response)
+    if refusals:
+        try:
+            write_refusals(refusals, now=timezone.now())
+        except DatabaseError:
+            logger.exception("a refused attempt is not in the audit trail")
 
 
 def _note(request: HttpRequest, response: HttpResponse) -> None:

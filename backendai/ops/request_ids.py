@@ -5,29 +5,44 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable
+from typing import Any
 
-from django.http import HttpRequest, HttpResponse
+from asgiref.sync import iscoroutinefunction
+from django.http import HttpRequest, HttpResponseBase
+from django.utils.decorators import sync_and_async_middleware
 
 from backendai.activity.request_facts import RequestFacts, request_id, within_request
 
 HEADER = "X-Request-ID"
 
 
-def identify_requests(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
+@sync_and_async_middleware
+def identify_requests(get_response: Callable[[HttpRequest], Any]) -> Callable[[HttpRequest], Any]:
     """Return a middleware that sets the id of each request.
 
     It ignores ids sent by clients, which could copy another request's.
     """
 
-    def handle(request: HttpRequest) -> HttpResponse:
-        # REMOTE_ADDR: the web server has put the visitor there if a proxy in BACKENDAI_PROXIES sent the request.
-        facts = RequestFacts(uuid.uuid4().hex[:12], request.META.get("REMOTE_ADDR", ""))
+    def handle(request: HttpRequest) -> HttpResponseBase:
+        facts = _facts_of(request)
         with within_request(facts):
-            response = get_response(request)
+            response: HttpResponseBase = get_response(request)
         response[HEADER] = facts.request_id
         return response
 
-    return handle
+    async def serve(request: HttpRequest) -> HttpResponseBase:
+        facts = _facts_of(request)
+        with within_request(facts):
+            response: HttpResponseBase = await get_response(request)
+        response[HEADER] = facts.request_id
+        return response
+
+    return serve if iscoroutinefunction(get_response) else handle
+
+
+def _facts_of(request: HttpRequest) -> RequestFacts:
+    # REMOTE_ADDR: the web server has put the visitor there if a proxy in BACKENDAI_PROXIES sent the request.
+    return RequestFacts(uuid.uuid4().hex[:12], request.META.get("REMOTE_ADDR", ""))
 
 
 class AddRequestId(logging.Filter):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
+from django.utils.deprecation import MiddlewareMixin
 
 from backendai.accounts.models import User
 from backendai.accounts.rates import TooFast, check_page_rate, check_stranger_rate
@@ -14,19 +13,19 @@ from backendai.texts.messages import in_words
 _NOT_COUNTED = ("/api/", "/node/", "/static/", "/healthz", "/readyz")
 
 
-def limit_pages(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
-    """Return the middleware, which answers requests above the limit with 429 and ``Retry-After``."""
+class LimitPages(MiddlewareMixin):
+    """A middleware that answers requests above the limit with 429 and ``Retry-After``."""
 
-    def handle(request: HttpRequest) -> HttpResponse:
-        if not request.path.startswith(_NOT_COUNTED):
-            try:
-                _count(request)
-            except TooFast as error:
-                headers = {"Retry-After": str(error.seconds)}
-                return HttpResponse(in_words(error.message), status=429, content_type="text/plain", headers=headers)
-        return get_response(request)
-
-    return handle
+    def process_request(self, request: HttpRequest) -> HttpResponse | None:
+        """Count the request, and return the refusal, or None."""
+        if request.path.startswith(_NOT_COUNTED):
+            return None
+        try:
+            _count(request)
+        except TooFast as error:
+            headers = {"Retry-After": str(error.seconds)}
+            return HttpResponse(in_words(error.message), status=429, content_type="text/plain", headers=headers)
+        return None
 
 
 def _count(request: HttpRequest) -> None:

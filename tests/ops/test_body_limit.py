@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from typing import Any
 
 import pytest
 
-from backendai.ops import routes
-from backendai.ops.body_limit import BodyLimit
-from backendai.ops.routes import Route
+from backendai.ops.body_limit import serve_within_limit
+from backendai.ops.routes import Serving
 
 MOST = 10
-
-
-@pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    usual = Route(re.compile(""), largest_body=MOST, largest_of_strangers=3)
-    monkeypatch.setattr(routes, "_USUAL", usual)
-    monkeypatch.setattr(routes, "ROUTES", (Route(re.compile("/large/.*"), largest_body=2 * MOST),))
 
 
 async def echo(scope: dict[str, Any], receive: Any, send: Any) -> None:
@@ -32,9 +23,7 @@ async def echo(scope: dict[str, Any], receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-def ask(
-    pieces: list[bytes], *, announced: int | None = None, told: str = "cookie", path: str = "/"
-) -> tuple[int, bytes, int]:
+def ask(pieces: list[bytes], *, announced: int | None = None, told: str = "cookie") -> tuple[int, bytes, int]:
     """Return status, body and how many pieces were taken from the client."""
     waiting, sent = list(pieces), []
 
@@ -46,8 +35,8 @@ def ask(
 
     headers = [(b"content-length", str(announced).encode())] if announced is not None else []
     headers += [(told.encode(), b"something")] if told else []
-    scope = {"type": "http", "path": path, "headers": headers}
-    asyncio.run(BodyLimit(echo)(scope, receive, send))
+    serving = Serving(largest_body=MOST, largest_of_strangers=3)
+    asyncio.run(serve_within_limit(echo, serving, {"type": "http", "headers": headers}, receive, send))
     return sent[0]["status"], sent[1]["body"], len(pieces) - len(waiting)
 
 
@@ -71,9 +60,3 @@ def test_it_stops_reading_when_more_comes_than_was_said(announced: int | None) -
 def test_strangers_may_send_less(told: str, status: int) -> None:
     assert ask([b"012", b"3"], told=told)[0] == status
     assert ask([b"012"], told=told)[0] == 200
-
-
-def test_a_route_has_a_limit_of_its_own() -> None:
-    assert ask([b"0" * 2 * MOST], path="/large/files") == (200, b"0" * 2 * MOST, 1)
-    assert ask([b"0" * 2 * MOST, b"1"], path="/large/files")[0] == 413
-    assert ask([b"0" * 2 * MOST], path="/other/large/files")[0] == 413

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import resource
 import subprocess
 import sys
@@ -15,8 +14,9 @@ from typing import Any
 import pytest
 import uvicorn
 
-from backendai.ops import patient_http, routes
+from backendai.ops import patient_http
 from backendai.ops.patient_http import PatientHttp
+from tests.patience import patient
 from tests.realtime.test_handshakes import compose, single_machine
 
 pytestmark = pytest.mark.asyncio
@@ -39,15 +39,14 @@ async def echo(scope: dict[str, Any], receive: Any, send: Any) -> None:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patient_http, "HEAD_SECONDS", 0.3)
-    monkeypatch.setattr(routes, "_USUAL", routes.Route(re.compile(""), body_seconds=0.3))
-    patient = routes.Route(re.compile("/patient"), body_seconds=30.0)
-    monkeypatch.setattr(routes, "ROUTES", (patient,))
+    monkeypatch.setattr(patient_http, "BODY_SECONDS", 0.3)
+    monkeypatch.setattr(patient_http, "READER_SECONDS", 0.3)
 
 
 @asynccontextmanager
-async def served() -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+async def served(application: Any = echo) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     """Yield a connection to a server with the class that ``bin/up`` names."""
-    config = uvicorn.Config(echo, http=single_machine()["http"], lifespan="off", log_config=None, port=0)
+    config = uvicorn.Config(application, http=single_machine()["http"], lifespan="off", log_config=None, port=0)
     server = uvicorn.Server(config)
     running = asyncio.create_task(server.serve())
     while not server.started:
@@ -107,12 +106,30 @@ async def test_a_body_that_trickles_is_cut_and_one_that_flows_is_not() -> None:
         assert await ended == b""
 
 
-async def test_a_route_may_give_a_body_more_time() -> None:
-    async with served() as (reader, writer):
-        writer.write(b"PUT /patient HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\no")
-        await asyncio.sleep(0.8)
-        writer.write(b"k")
-        assert (await asyncio.wait_for(reader.readline(), 2)).startswith(b"HTTP/1.1 200")
+class Endless:
+    """Sends 300 MiB, more than all buffers between the two: it ends once nobody reads any more."""
+
+    def __init__(self) -> None:
+        self.has_ended = asyncio.Event()
+
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        for _ in range(300):
+            await send({"type": "http.response.body", "body": bytes(2**20), "more_body": True})
+        self.has_ended.set()
+
+
+async def test_a_reader_that_takes_nothing_is_cut_and_one_that_is_slow_is_not() -> None:
+    async with served(idle := Endless()) as (_, writer):
+        writer.transport.pause_reading()
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        await asyncio.wait_for(idle.has_ended.wait(), patient(10))
+    async with served(read := Endless()) as (reader, writer):
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        for _ in range(10):
+            await asyncio.wait_for(reader.readexactly(2**20), patient(5))
+            await asyncio.sleep(0.1)
+        assert not read.has_ended.is_set()
 
 
 async def test_requests_that_follow_each_other_after_a_pause_are_answered() -> None:

@@ -131,10 +131,16 @@ class RawParser(BaseParser):
         return stream
 
 
-class SessionFiles(GuestView):
-    """The entries of the session's home folder."""
+class FilesView(GuestView):
+    """A view that reads its body as it arrives."""
 
+    is_streamed = True
+    largest_body = LARGEST_FILE + 2**20  # the form around it
     parser_classes = [RawParser]
+
+
+class SessionFiles(FilesView):
+    """The entries of the session's home folder."""
 
     @extend_schema(operation_id="v1_sessions_files_list", responses=dict)
     async def get(self, request: Request, session_id: UUID) -> Response:
@@ -159,10 +165,8 @@ class SessionFiles(GuestView):
         return Response({"files": written}, status.HTTP_201_CREATED)
 
 
-class SessionFile(GuestView):
+class SessionFile(FilesView):
     """A file in the session's home folder; the body of PUT and the response of GET are its bytes."""
-
-    parser_classes = [RawParser]
 
     @extend_schema(responses={(200, "application/octet-stream"): OpenApiTypes.BINARY})
     async def get(self, request: Request, session_id: UUID, path: str) -> Response | StreamingHttpResponse:

@@ -28,11 +28,13 @@ from backendai.api.run_bodies import (
 from backendai.gateways.guests import GuestTarget, ask, find_target, note_use
 from backendai.wire.runs import ENDED
 
+LARGEST_JSON = 4 * 2**20
+
 
 class RunJSONParser(StrictJSONParser):
     """Parses JSON with up to 1 MiB of code, escaped."""
 
-    largest = 4 * 2**20
+    largest = LARGEST_JSON
 
 
 class GuestView(AsyncAPIView):
