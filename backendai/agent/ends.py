@@ -105,6 +105,7 @@ class Ends:
             exit_code=ended.exit_code,
             reason=ended.reason,
             message=ended.message,
+            has_cause=ended.has_cause,
         )
         try:
             self._keep_log(claim, forced=forced)

@@ -127,6 +127,9 @@ REASONS: dict[str, Reason] = {
     "quota-exceeded": _fault(Message("Its namespace in the cluster had no quota left.")),
     "volume-not-mounted": _fault(Message("The cluster could not mount a volume of its container.")),
     "pod-evicted": _fault(Message("The cluster evicted its container.")),
+    "container-killed": _fault(
+        Message("Its container was stopped or removed outside the platform."), is_retriable=False
+    ),
     "pod-deleted": _fault(Message("Its container was deleted outside the platform."), is_retriable=False),
     "failed-to-start": _fault(Message("The agent could not start it.")),
     "create-timeout": _fault(Message("The start took too long.")),

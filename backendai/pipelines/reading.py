@@ -35,6 +35,7 @@ from backendai.scheduler.runs.snapshot import Edge as EdgeView
 
 FAILED_TO_START = "failed-to-start"
 CLASSES = ("agent-lost", FAILED_TO_START, "out-of-memory", "task-failed", "task-timeout")
+_KILLED = 137
 _UNMET = [State.FAILED, State.SKIPPED, State.CANCELLED]
 _NOT_SUCCEEDED = [State.WAITING, State.RELEASED, *_UNMET]
 _MOST_BLOCKED = 1_000
@@ -109,6 +110,8 @@ def classes_of(code: str, data: Mapping[str, Any]) -> frozenset[str]:
         found.add("agent-lost")
     elif kind in (ReasonKind.FAULT, ReasonKind.IMAGE):
         found.add(FAILED_TO_START)
+    elif code == "out-of-memory" and data.get("exit_code") not in (None, _KILLED):
+        found.add("task-failed")  # a process of it was killed, and then the program failed by itself
     if isinstance(exit_code := data.get("exit_code"), int):
         found.add(f"exit:{exit_code}")
     return frozenset(found)

@@ -153,7 +153,8 @@ class StopOrder(Order):
 
 class KernelReport(TextReport):
     """A state change of one kernel. ``reason``: a kebab-case code. ``message``: one sentence with the numbers.
-    ``fetched_bytes`` of ``image_bytes``: how much of the image is pulled; the total may still grow."""
+    ``has_cause``: the message says more about a program's end than its exit code. ``fetched_bytes`` of ``image_bytes``:
+    how much of the image is pulled; the total may still grow."""
 
     kernel_id: UUID
     generation: Generation
@@ -161,6 +162,7 @@ class KernelReport(TextReport):
     container_id: Name = ""
     exit_code: ExitCode = None
     reason: Name = ""
+    has_cause: bool = False
     progress: Share = None
     fetched_bytes: ImageBytes = None
     image_bytes: ImageBytes = None

@@ -32,6 +32,7 @@ class BackendContract(StreamContract):
 
     missing_image = "local/backendai-test:no-such-image"
     exits_with_3 = "exit 3"
+    loses_a_process_to_its_limit = "tail -c 300000000 /dev/zero; sleep 1"
     ignores_the_polite_signal = "trap '' TERM; echo ready; while :; do sleep 0.2; done"
 
     def test_it_starts_a_kernel_and_adopts_it_when_asked_again(self, backend: Backend, new_spec: NewSpec) -> None:
@@ -86,6 +87,16 @@ class BackendContract(StreamContract):
         ended = ended_of(backend, spec.kernel_id)
         assert (ended.exit_code, ended.reason) == (3, "exited")
         assert "3" in ended.message
+
+    @pytest.mark.parametrize(("code", "reason"), [(5, "out-of-memory"), (0, "exited")])
+    def test_it_says_that_a_process_was_killed_at_the_memory_limit(
+        self, code: int, reason: str, backend: Backend, new_spec: NewSpec
+    ) -> None:
+        spec = new_spec(session_type="batch", command=f"{self.loses_a_process_to_its_limit}; exit {code}")
+        backend.start(spec)
+        ended = ended_of(backend, spec.kernel_id)
+        assert (ended.exit_code, ended.reason, ended.has_cause) == (code, reason, True), ended
+        assert f"exit code {code}" in ended.message and "MiB), and a process was killed" in ended.message
 
     def test_it_does_not_run_an_ended_kernel_a_second_time(self, backend: Backend, new_spec: NewSpec) -> None:
         spec = new_spec(session_type="batch", command=self.exits_with_3)

@@ -9,10 +9,10 @@ import pytest
 
 from backendai.agent.backends.base import BackendError, Fetched, ImageNotFound
 from backendai.agent.backends.docker import DockerBackend
+from backendai.agent.backends.docker_causes import _explains, cause_of
 from backendai.agent.backends.docker_end import how_it_ended
 from backendai.agent.backends.docker_engine import Engine
 from backendai.agent.backends.docker_images import _fetched, pull_refusal
-from backendai.agent.backends.docker_memory import ran_out_of_memory
 from backendai.agent.backends.docker_notes import engine_notes, inotify_notes, missing_runtime, runtime_notes
 from backendai.agent.backends.docker_seccomp import own_profile
 from backendai.agent.capabilities import capabilities_of
@@ -73,23 +73,42 @@ def test_it_adds_up_the_progress_of_all_layers() -> None:
     [
         (container(0), False, 0, "exited", "exit code 0"),
         (container(137, oom=True), False, 137, "out-of-memory", "512 MiB"),
-        (container(0, oom=True), False, 0, "exited", "exit code 0"),
-        (container(137, limit=0), False, 137, "exited", "SIGKILL"),
-        (container(143), True, 143, "", "stopped"),
-        (container(255), False, 255, "exited", "exit code 255"),
+        (container(0, oom=True), False, 0, "exited", "limit (512 MiB), and a process was killed"),
+        (container(5, oom=True), False, 5, "out-of-memory", "limit (512 MiB), and a process was killed"),
+        (container(5, oom=True), True, 5, "", "stopped"),
     ],
 )
 def test_it_says_how_a_kernel_ended(seen: dict[str, Any], ordered: bool, code: int, reason: str, word: str) -> None:
-    starved = ran_out_of_memory(NOBODY, seen)  # the answer is in what was seen: nobody is asked
-    ended = how_it_ended(seen, ordered=ordered, starved=starved)
+    ended = how_it_ended(seen, ordered=ordered, cause=cause_of(NOBODY, seen))  # nobody is asked: the flag says it
     assert ended is not None
     assert (ended.exit_code, ended.reason) == (code, reason)
     assert word in ended.message
 
 
+@pytest.mark.parametrize(
+    ("code", "cause", "reason", "word"),
+    [
+        (137, "", "exited", "SIGKILL"),
+        (255, "", "exited", "exit code 255"),
+        (137, "oom", "out-of-memory", "512 MiB"),
+        (137, "kill", "container-killed", "outside the platform"),
+        (1, "stop", "container-killed", "outside the platform"),
+    ],
+)
+def test_an_event_of_the_engine_explains_an_end(code: int, cause: str, reason: str, word: str) -> None:
+    ended = how_it_ended(container(code), ordered=False, cause=cause)
+    assert ended is not None and (ended.exit_code, ended.reason) == (code, reason)
+    assert word in ended.message
+
+
+@pytest.mark.parametrize(("signal", "code", "cause"), [("9", 137, "kill"), ("1", 137, ""), ("15", 143, "kill")])
+def test_a_signal_that_the_program_survived_explains_nothing(signal: str, code: int, cause: str) -> None:
+    assert _explains({"Action": "kill", "Actor": {"Attributes": {"signal": signal}}}, code) == cause
+
+
 @pytest.mark.parametrize("seen", [container(0, running=True, status="running"), container(0, status="created")])
 def test_it_does_not_say_that_a_kernel_has_ended_which_has_not(seen: dict[str, Any]) -> None:
-    assert how_it_ended(seen, ordered=True, starved=False) is None
+    assert how_it_ended(seen, ordered=True, cause="") is None
 
 
 def test_it_has_nothing_to_note_about_a_good_engine() -> None:

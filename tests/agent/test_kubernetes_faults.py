@@ -145,6 +145,18 @@ def test_an_end_that_the_cluster_brought_about_is_told(
     assert cluster.pods() == []
 
 
+@pytest.mark.parametrize(("code", "reason"), [(137, "out-of-memory"), (5, "out-of-memory"), (0, "exited")])
+def test_a_process_that_was_killed_at_the_memory_limit_is_told(
+    cluster: Cluster, backend: KubernetesBackend, code: int, reason: str
+) -> None:
+    spec = make_spec()
+    backend.start(spec)
+    cluster.end(name_of(spec), exitCode=code, reason="OOMKilled")
+    ended = backend.ended(spec.kernel_id)
+    assert ended is not None and (ended.exit_code, ended.reason, ended.has_cause) == (code, reason, code != 137)
+    assert "MiB" in ended.message
+
+
 def test_a_pod_that_made_room_for_another_says_so(cluster: Cluster, backend: KubernetesBackend) -> None:
     """Newer clusters tell by a condition, older ones by an event alone."""
     new, old = make_spec(), make_spec()

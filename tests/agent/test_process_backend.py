@@ -187,6 +187,7 @@ class TestProcessBackend(BackendContract):
     """The contract. Under tmux a new size arrives a moment later, so the question about it waits for it."""
 
     keeps_terminals = True
+    loses_a_process_to_its_limit = "python3 -c 'bytearray(300 << 20)'"
     size_question = b'until [ "$(stty size)" = "37 $((110 + 1))" ]; do sleep 0.1; done; echo $((30 + 7)) 111\n'
 
     @pytest.fixture

@@ -22,7 +22,7 @@ from tests.system.client import TERMINAL
 logger = logging.getLogger("chaos")
 CONVERGED_WITHIN = 60.0
 _ROLES = {"web", "control", "beat", "appproxy", *AGENT_NAMES}
-_KILLED = {"self-terminated", "container-missing", "task-failed", "failed-to-start"}
+_KILLED = {"self-terminated", "container-missing", "container-killed", "task-failed", "failed-to-start"}
 # Why a session that nobody asked to end may have ended all the same, by the kind of fault that explains it.
 _EXPLAINED = {"failed-to-start": {"fill-disk", "kill-kernel", "kill-kernel-supervisor"}}
 _EXCEPTION = re.compile(r"^\w+ *\| ((?:[a-zA-Z_]+\.)*[A-Z]\w*(?:Error|Exception|Timeout|Full|Closed)\b:?.{0,90})", re.M)

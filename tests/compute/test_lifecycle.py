@@ -208,6 +208,28 @@ def test_a_batch_session_gets_its_result_from_the_exit_code(cast: Cast, exit_cod
     assert (session.status, session.result) == (Status.TERMINATED, result)
 
 
+@pytest.mark.parametrize(
+    ("exit_code", "has_cause", "text"),
+    [
+        (0, True, "A process was killed."),
+        (0, False, "The batch program finished."),
+        (3, True, "A process was killed."),
+        (3, False, "The batch program ended with exit code 3."),
+        (None, False, "A process was killed."),  # without an exit code the portal has nothing to say of its own
+    ],
+)
+def test_a_batch_session_says_what_its_agent_knows_beyond_the_exit_code(
+    cast: Cast, exit_code: int | None, has_cause: bool, text: str
+) -> None:
+    agent = make_agent()
+    session = make_running_session(cast.alice, agent, session_type="batch", startup_command="true")
+    told: dict[str, Any] = {"exit_code": exit_code, "message": "A process was killed.", "has_cause": has_cause}
+    kernel_reported(agent, report_of(only_kernel(session), KernelState.TERMINATED, reason="exited", **told))
+    session.refresh_from_db()
+    assert session.result == ("FAILED" if exit_code != 0 else "SUCCESS")
+    assert session.reason_text == text
+
+
 def test_one_dead_kernel_ends_the_whole_cluster_with_its_reason(cast: Cast) -> None:
     agent = make_agent()
     session = make_running_session(cast.alice, agent, cluster_size=3)

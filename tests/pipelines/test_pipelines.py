@@ -15,7 +15,7 @@ from backendai.controller.pipelines import run_pipelines
 from backendai.pipelines.explaining import why_waits
 from backendai.pipelines.graph import crossings, drawn
 from backendai.pipelines.models import Attempt, State, Status, Task
-from backendai.pipelines.reading import read_picture
+from backendai.pipelines.reading import classes_of, read_picture
 from backendai.pipelines.services import acting, releasing
 from backendai.pipelines.services.acting import act
 from backendai.pipelines.services.changing import cancel_run, retry_failed
@@ -224,3 +224,23 @@ def test_the_element_that_did_not_succeed_is_named_with_two_edges(cast: Cast) ->
     run = play(launch(cast.alice, steps=steps), failing("second"))
     causes = Task.objects.filter(step__name="both").values_list("state", "cause")
     assert set(causes) == {("SKIPPED", "second")} and run.status == Status.FAILED
+
+
+@pytest.mark.parametrize(
+    ("code", "exit_code", "classes"),
+    [
+        ("out-of-memory", 137, {"out-of-memory", "exit:137"}),
+        (
+            "out-of-memory",
+            1,
+            {"out-of-memory", "task-failed", "exit:1"},
+        ),  # a worker was killed
+        ("out-of-memory", None, {"out-of-memory"}),
+        ("container-killed", 137, {"container-killed", "failed-to-start", "exit:137"}),
+        ("task-failed", 3, {"task-failed", "exit:3"}),
+    ],
+)
+def test_a_retry_rule_may_name_an_end_by_its_cause_and_by_its_exit_code(
+    code: str, exit_code: int | None, classes: set[str]
+) -> None:
+    assert classes_of(code, {"exit_code": exit_code}) == classes

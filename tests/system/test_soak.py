@@ -147,7 +147,7 @@ def check_that_all_adds_up(platform: Platform, users: list[User], removed: int, 
     lost = [client.session(session) for session in launched - ended]
     lost = [one for one in lost if one["status"] != "RUNNING"]
     assert len(lost) <= removed, (said, lost)
-    assert {one["status_reason"] for one in lost} <= {"container-missing", "self-terminated"}, (said, lost)
+    assert {one["status_reason"] for one in lost} <= {"container-missing", "container-killed"}, (said, lost)
     assert len(platform.lives()) == len(launched - ended) - len(lost)
 
     client.end(*(launched - ended))

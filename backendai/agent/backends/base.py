@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import abc
 import platform
+import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +18,15 @@ from uuid import UUID
 from backendai.agent.guest_host import GuestHost
 from backendai.agent.service_host import ServiceHost
 from backendai.core.errors import PlatformError
-from backendai.core.slots import Slots
+from backendai.core.messages import Message
+from backendai.core.slots import Slots, format_size
 from backendai.wire.capabilities import Capability
 from backendai.wire.messages import KernelSighting, KernelSpec, Note
 from backendai.wire.pulls import RegistryAccess
 
 NOBODY = RegistryAccess()
+KILLED = 137  # the exit code after SIGKILL, for lack of memory or other reasons
+_BY_SIGNAL = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +107,39 @@ class Started:
 @dataclass(frozen=True, slots=True)
 class Ended:
     """The end of a kernel's main process. ``reason``: ``exited``, ``out-of-memory``, ``agent-stopped``, or empty after
-    an ordered stop; ``message``: one sentence with the numbers."""
+    an ordered stop; ``message``: one sentence with the numbers. ``has_cause``: it says more than the exit code."""
 
     exit_code: int | None
     reason: str
     message: str
+    has_cause: bool = False
+
+
+def ended_by_itself(code: int) -> Ended:
+    """Return the end of a main process that nobody ordered to end."""
+    return Ended(code, "exited", Message("The main process {exit_code}.", exit_code=fate(code)))
+
+
+def ended_short_of_memory(code: int, limit: int) -> Ended:
+    """Return the end of a kernel in which the system killed a process at its memory limit; a success stays one.
+
+    The main process may go on without the killed one, or end later with a code of its own.
+    """
+    size = format_size(limit) if limit else "–"
+    if code == KILLED:
+        return Ended(code, "out-of-memory", Message("The kernel ran out of memory: its limit is {limit}.", limit=size))
+    text = "The main process {exit_code}. The kernel had reached its memory limit ({limit}), and a process was killed."
+    told = Message(text, exit_code=fate(code), limit=size)
+    return Ended(code, "out-of-memory" if code else "exited", told, has_cause=True)
+
+
+def fate(code: int) -> Message:
+    """Return how a process with this exit code ended, as the end of a sentence."""
+    try:
+        name = signal.Signals(code - _BY_SIGNAL).name
+    except ValueError:
+        return Message("ended with exit code {exit_code}", exit_code=code)
+    return Message("was ended by {name} (exit code {exit_code})", name=name, exit_code=code)
 
 
 @dataclass(frozen=True, slots=True)

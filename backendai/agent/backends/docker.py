@@ -34,6 +34,7 @@ from backendai.agent.backends.base import (
     StartFailed,
     Terminal,
 )
+from backendai.agent.backends.docker_causes import cause_of
 from backendai.agent.backends.docker_commits import Commits
 from backendai.agent.backends.docker_end import how_it_ended, is_alive, sighting
 from backendai.agent.backends.docker_engine import PREFIX, Engine
@@ -44,7 +45,6 @@ from backendai.agent.backends.docker_images import Images
 from backendai.agent.backends.docker_layers import Layers, can_size_layers
 from backendai.agent.backends.docker_log import Logs
 from backendai.agent.backends.docker_marks import Marks
-from backendai.agent.backends.docker_memory import ran_out_of_memory
 from backendai.agent.backends.docker_mounts import DockerMounts, MountingContainers, rules_of
 from backendai.agent.backends.docker_network import Networks
 from backendai.agent.backends.docker_notes import missing_runtime, notes_of
@@ -218,8 +218,8 @@ class DockerBackend(MountingContainers, Imaging, Committing, Streaming, Measurin
             if found is None:
                 raise KernelGone("This kernel is no longer on its agent.")
             ordered = self._scratch.was_stopped(kernel_id)
-            starved = not ordered and ran_out_of_memory(self._engine, found)
-        return how_it_ended(found, ordered=ordered, starved=starved)
+            cause = "" if ordered else cause_of(self._engine, found)
+        return how_it_ended(found, ordered=ordered, cause=cause)
 
     def read_log(self, kernel_id: UUID, *, limit: int) -> tuple[bytes, bool]:
         return self._logs.read(kernel_id, limit)

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import re
-import signal
 from typing import Any
 from uuid import UUID
 
-from backendai.agent.backends.base import Ended
+from backendai.agent.backends.base import Ended, ended_by_itself, ended_short_of_memory
 from backendai.agent.backends.docker_engine import PREFIX
 from backendai.core.messages import Message
-from backendai.core.slots import format_size
 from backendai.wire.messages import KernelSighting
 
 _EXITED = re.compile(r"Exited \((-?\d+)\)")
-_KILLED = 128
-OUT_OF_MEMORY = 137  # the exit code after SIGKILL, for lack of memory or other reasons
+OOM, KILL, STOP = "oom", "kill", "stop"  # the engine's events that explain an end
 
 
 def is_alive(container: dict[str, Any]) -> bool:
@@ -23,28 +20,21 @@ def is_alive(container: dict[str, Any]) -> bool:
     return bool(container["State"]["Running"])
 
 
-def how_it_ended(container: dict[str, Any], *, ordered: bool, starved: bool) -> Ended | None:
+def how_it_ended(container: dict[str, Any], *, ordered: bool, cause: str) -> Ended | None:
     """Return how an inspected container's main process ended; None before its start and while it runs. ``ordered``: the
-    agent stopped it. ``starved``: it ran out of memory."""
+    agent stopped it. ``cause``: the engine's event that explains the end."""
     state = container["State"]
     if state["Running"] or state["Status"] == "created":
         return None
     code = state["ExitCode"]
     if ordered:
         return Ended(code, "", Message("The kernel was stopped."))
-    if starved:
-        limit = format_size(container["HostConfig"]["Memory"])
-        return Ended(code, "out-of-memory", Message("The kernel ran out of memory: its limit is {limit}.", limit=limit))
-    return Ended(code, "exited", Message("The main process {exit_code}.", exit_code=fate(code)))
-
-
-def fate(code: int) -> str:
-    """Return how a process with this exit code ended, as the end of a sentence."""
-    try:
-        name = signal.Signals(code - _KILLED).name
-    except ValueError:
-        return Message("ended with exit code {exit_code}", exit_code=code)
-    return Message("was ended by {name} (exit code {exit_code})", name=name, exit_code=code)
+    if cause == OOM:
+        return ended_short_of_memory(code, container["HostConfig"]["Memory"])
+    if cause in (KILL, STOP):
+        text = Message("Somebody or something outside the platform stopped or removed the container of this kernel.")
+        return Ended(code, "container-killed", text)
+    return ended_by_itself(code)
 
 
 def sighting(container: dict[str, Any]) -> KernelSighting:

@@ -8,11 +8,9 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from backendai.agent.backends.base import Ended
-from backendai.agent.backends.docker_end import fate
+from backendai.agent.backends.base import Ended, ended_by_itself, ended_short_of_memory
 from backendai.agent.backends.kubernetes_names import GENERATION, KERNEL, LIMIT, MAIN, STOPPED, labels_of, notes_of
 from backendai.core.messages import Message
-from backendai.core.slots import format_size
 from backendai.wire.messages import KernelSighting
 
 Pod = Mapping[str, Any]
@@ -103,8 +101,7 @@ def how_it_ended(pod: Pod) -> Ended | None:
         node = str(pod["spec"].get("nodeName") or "–")
         return Ended(None, "node-lost", Message("Node {node} has left the cluster or does not answer.", node=node))
     if last.get("reason") == "OOMKilled":
-        limit = format_size(int(notes_of(pod).get(LIMIT) or 0))
-        return Ended(code, "out-of-memory", Message("The kernel ran out of memory: its limit is {limit}.", limit=limit))
+        return ended_short_of_memory(int(code or 0), int(notes_of(pod).get(LIMIT) or 0))
     if status.get("reason"):
         return evicted(code, str(status["reason"]), str(status.get("message") or ""))
     if is_deleted(pod):
@@ -112,7 +109,7 @@ def how_it_ended(pod: Pod) -> Ended | None:
         return Ended(code, DELETED, text)
     if code is None:
         return Ended(None, "pod-evicted", Message("The cluster ended the container and does not say why."))
-    return Ended(code, "exited", Message("The main process {exit_code}.", exit_code=fate(code)))
+    return ended_by_itself(code)
 
 
 def evicted(code: int | None, reason: str, words: str) -> Ended:

@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -17,7 +18,7 @@ from uuid import UUID
 import psutil
 from pydantic import ValidationError
 
-from backendai.agent.backends.base import Ended
+from backendai.agent.backends.base import Ended, ended_by_itself, ended_short_of_memory
 from backendai.agent.backends.process_cgroup import members
 from backendai.agent.backends.process_runner import remove_traces, start_time
 from backendai.agent.backends.trees import make_removable, remove_tree
@@ -102,8 +103,12 @@ class KernelFolder:
             with contextlib.suppress(OSError):  # the folder is deleted or the disk full
                 self.write("exit", {"exit_code": None, "reason": "exited", "message": _LOST})
         ending = self.read("exit")
-        code, reason, message = ending.get("exit_code"), ending.get("reason", "exited"), ending.get("message", "")
-        return Ended(code, reason, message or _describe(ending, code, reason))
+        code, message = ending.get("exit_code"), ending.get("message", "")
+        if code is not None and (limit := ending.get("starved_at")):
+            return ended_short_of_memory(code, limit)
+        if code is not None and not message and not ending.get("limit"):
+            return replace(ended_by_itself(code), reason=ending.get("reason", "exited"))
+        return Ended(code, ending.get("reason", "exited"), message or _describe(ending), has_cause=bool(message))
 
     def kill(self) -> None:
         """Kill the supervisor and all remaining processes of the kernel."""
@@ -142,8 +147,8 @@ class KernelFolder:
         return found
 
 
-def _describe(ending: dict[str, Any], code: int | None, reason: str) -> str:
-    if reason != "out-of-memory":
-        return f"The main process ended with exit code {code}."
+def _describe(ending: dict[str, Any]) -> str:
+    if not ending.get("limit"):
+        return ""
     used = f" used {format_size(ending['used'])} of memory, more than" if ending["used"] else " used up"
     return f"The kernel{used} its {format_size(ending['limit'])}."

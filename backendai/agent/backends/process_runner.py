@@ -154,8 +154,8 @@ class Runner:
             return ending | {"reason": "out-of-memory", "used": self.used, "limit": self.launch["memory"]}
         if self.order is not None:
             return ending | {"reason": self.order["reason"], "message": self.order["message"]}
-        if code == _KILLED and (limit := self.launch["cgroup_memory"]) and oom_kills(self.launch["cgroups"]):
-            return ending | {"reason": "out-of-memory", "used": None, "limit": limit}
+        if (limit := self.launch["cgroup_memory"]) and oom_kills(self.launch["cgroups"]):
+            return ending | {"starved_at": limit}
         return ending
 
 

@@ -246,9 +246,8 @@ class Runner:
             is_full = self.launch["cgroups"] and oom_kills(self.launch["cgroups"])
             text = "The virtual machine ended" + (": it took more memory than its limit." if is_full else ".")
             return ending | {"reason": "out-of-memory" if is_full else "exited", "message": text}
-        limit = self.launch["memory_words"]
-        if code == 128 + signal.SIGKILL and self.end["oom"]:
-            return ending | {"reason": "out-of-memory", "message": f"The kernel used up its {limit} of memory."}
+        if self.end["oom"]:
+            return ending | {"starved_at": self.launch["memory"]}
         if code and self.beat.get("disk") and self.beat.get("free", 1) < _ROOM_FOR_END * 256:
             return ending | {"message": f"The main process ended with exit code {code}. {self.launch['disk_words']}"}
         return ending

@@ -156,7 +156,7 @@ class Starter:
             "gid": self._network.group,
             "groups": [os.stat("/dev/kvm").st_gid] if shape.acceleration != TCG else [],  # noqa: PTH116 - a device
             "log_bytes": spec.log_bytes,
-            "memory_words": format_size(shape.memory),
+            "memory": shape.memory,
             "disk_words": size_words(spec),
             "runtime": None,
         }

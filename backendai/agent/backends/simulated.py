@@ -33,7 +33,14 @@ from backendai.agent.backends.base import (
     Terminal,
 )
 from backendai.agent.backends.simulated_guest import SimulatedGuests
-from backendai.agent.backends.simulated_kernel import Journal, SimulatedKernel, duration_of, exit_code_of, serving_port
+from backendai.agent.backends.simulated_kernel import (
+    Journal,
+    SimulatedKernel,
+    duration_of,
+    exit_code_of,
+    is_starved,
+    serving_port,
+)
 from backendai.agent.backends.simulated_kernel import SimulatedDurations as SimulatedDurations
 from backendai.agent.backends.simulated_ports import SimulatedPorts
 from backendai.agent.backends.simulated_terminal import EchoTerminal
@@ -257,6 +264,7 @@ class SimulatedBackend(Imaging, Committing, Streaming, Measuring):
                 slots=spec.slots,
                 devices=spec.devices,
                 serves_port=serving_port(spec),
+                is_starved=is_starved(spec),
             )
         )
 

@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from uuid import UUID
 
-from backendai.agent.backends.base import Ended
+from backendai.agent.backends.base import Ended, ended_by_itself, ended_short_of_memory
+from backendai.core.slots import MILLI, Slots
 from backendai.wire.messages import KernelSighting, KernelSpec
 
 STOPPED = 143  # the exit code after SIGTERM
@@ -16,6 +17,7 @@ _LINES_KEPT = 10_000
 _ROUNDING = 1e-3  # floats of seconds since the epoch are not exact
 _SLEEP = re.compile(r"\bsleep\s+(\d+(?:\.\d+)?)")
 _EXIT = re.compile(r"\bexit\s+(\d{1,3})")
+_STARVED = re.compile(r"\bout-of-memory\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,7 @@ class SimulatedKernel:
     slots: dict[str, str] = field(default_factory=dict)
     devices: dict[str, dict[str, str]] = field(default_factory=dict)
     serves_port: int = 0
+    is_starved: bool = False  # a process of it was killed at its memory limit
 
     def ends_at(self) -> float:
         """Return the time of the kernel's end; infinity if it has no end."""
@@ -66,7 +69,9 @@ class SimulatedKernel:
             return None
         if self.stopped_at is not None and self.ends_at() == self.stopped_at:
             return Ended(STOPPED, "", "")
-        return Ended(self.exit_code, "exited", f"The main process ended with exit code {self.exit_code}.")
+        if self.is_starved:
+            return ended_short_of_memory(self.exit_code, Slots.parse(self.slots)["mem"] // MILLI)
+        return ended_by_itself(self.exit_code)
 
     def sighting(self, now: float) -> KernelSighting:
         """Return the kernel's state for the portal."""
@@ -120,6 +125,11 @@ def exit_code_of(spec: KernelSpec) -> int:
     """Return the exit code in the command; 0 without one."""
     named = _EXIT.search(spec.command)
     return int(named[1]) if named else 0
+
+
+def is_starved(spec: KernelSpec) -> bool:
+    """Return whether the command names ``out-of-memory``."""
+    return bool(_STARVED.search(spec.command))
 
 
 class Journal:

@@ -238,16 +238,18 @@ def _reason(item: _Located) -> tuple[str, str]:
     report = item.report
     if report.reason != _ENDED_BY_ITSELF:
         return report.reason or "self-terminated", report.full_message
+    cause = report.full_message if report.has_cause or report.exit_code is None else ""
     if not item.kernel.session.kind.runs_program:
         message = Message(
             "The main program of {hostname} ended with exit code {exit_code}.",
             hostname=item.kernel.hostname,
             exit_code=report.exit_code,
         )
-        return "self-terminated", message
+        return "self-terminated", cause or message
     if report.exit_code == 0:
-        return FINISHED, ""
-    return "task-failed", Message("The batch program ended with exit code {exit_code}.", exit_code=report.exit_code)
+        return FINISHED, cause
+    text = Message("The batch program ended with exit code {exit_code}.", exit_code=report.exit_code)
+    return "task-failed", cause or text
 
 
 def _each(values: Mapping[UUID, Any], kind: Kind = "text") -> Any:

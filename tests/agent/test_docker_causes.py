@@ -1,4 +1,4 @@
-"""Whether a kernel ran out of memory, told by a real engine behind a slow or broken line."""
+"""Why a kernel ended, told by a real engine behind a slow or broken line."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from docker import APIClient
 
-from backendai.agent.backends import docker_memory
+from backendai.agent.backends import docker_causes
 from backendai.agent.backends.base import BackendError
 from backendai.agent.backends.docker import DockerBackend
+from backendai.agent.backends.docker_causes import cause_of
 from backendai.agent.backends.docker_engine import Engine
-from backendai.agent.backends.docker_memory import ran_out_of_memory
 from tests.agent.contract_tools import NewSpec, ended_of
 
 pytestmark = pytest.mark.docker
@@ -113,28 +113,28 @@ def ended_container(backend: DockerBackend, engine: APIClient, new_spec: NewSpec
 
 
 def test_it_waits_for_an_engine_that_begins_to_answer_late(line: Line, far: Engine, starved: dict[str, Any]) -> None:
-    answer: list[bool] = []
+    answer: list[str] = []
 
     def ask() -> None:
         with far.asking():
-            answer.append(ran_out_of_memory(far, starved))
+            answer.append(cause_of(far, starved))
 
     asking = threading.Thread(target=ask)
     asking.start()
     assert line.asked.wait(30)
-    asking.join(2 * docker_memory._LATE_SECONDS)
+    asking.join(2 * docker_causes._LATE_SECONDS)
     assert asking.is_alive()
     line.go_on.set()
     asking.join()
-    assert answer == [True]
+    assert answer == ["oom"]
 
 
 def test_it_takes_an_engine_that_does_not_begin_to_answer_for_no_answer(
     far: Engine, starved: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(docker_memory, "_HEAD_SECONDS", 0.5)
+    monkeypatch.setattr(docker_causes, "_HEAD_SECONDS", 0.5)
     with pytest.raises(BackendError) as caught, far.asking():
-        ran_out_of_memory(far, starved)
+        cause_of(far, starved)
     assert caught.value.code == "engine-unreachable"
 
 
@@ -145,7 +145,7 @@ def test_it_takes_an_engine_that_hangs_up_for_no_answer(
     line.last_words = last_words
     line.go_on.set()
     with pytest.raises(BackendError) as caught, far.asking():
-        ran_out_of_memory(far, starved)
+        cause_of(far, starved)
     assert caught.value.code == "engine-unreachable"
 
 
@@ -154,4 +154,4 @@ def test_it_takes_silence_for_a_no_once_the_engine_has_started_to_answer(
 ) -> None:
     line.go_on.set()
     with far.asking():
-        assert not ran_out_of_memory(far, killed)
+        assert cause_of(far, killed) == ""
