@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 from uuid import UUID
 
-from backendai.agent.backends.base import BackendError, KernelGone
+from backendai.agent.backends.base import SH, BackendError, KernelGone
 from backendai.agent.ports import Ports
 from backendai.agent.service_host import ARGUMENTS, ServiceHost, ServiceSource
 from backendai.agent.slow_machine import with_cause
@@ -227,7 +227,7 @@ def _after(before: Sequence[Sequence[str]], command: list[str]) -> list[str]:
     """Return one command that runs the others in order first, and stops at the first that fails."""
     if not before:
         return command
-    return ["sh", "-c", " && ".join([*map(shlex.join, before), f"exec {shlex.join(command)}"])]
+    return [SH, "-c", " && ".join([*map(shlex.join, before), f"exec {shlex.join(command)}"])]
 
 
 def _filled(word: str, ports: tuple[int, ...], named: Mapping[str, str]) -> str:

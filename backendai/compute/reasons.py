@@ -99,6 +99,7 @@ REASONS: dict[str, Reason] = {
     "gave-up-scheduling": _not_started(Message("Scheduling attempts used up (limit of its resource group).")),
     "dependency-failed": _not_started(Message("A session that it depends on did not succeed.")),
     "image-not-found": _image(Message("The image is neither on the agent nor in its registry.")),
+    "shell-missing": _image(Message("The image has no /bin/sh.")),
     "registry-unreachable": _image(Message("The image is not on the agent and its registry cannot be reached.")),
     "registry-denied": _image(Message("The image is not on the agent and its registry denied access.")),
     "pull-failed": _image(Message("The image could not be pulled.")),

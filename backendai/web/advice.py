@@ -89,6 +89,7 @@ AFTERWARDS = {
     ),
     "volume-not-mounted": _noop("Launch it again. If it fails again, tell an administrator what the cluster says."),
     "pod-evicted": _noop("The message says what ran out: ask for more of it, or write less to the home folder."),
+    "shell-missing": _noop("Choose another image, or build one from it that has a shell at /bin/sh."),
     "container-killed": _noop("Launch it again. Ask the administrators who stopped or removed the container."),
     "pod-deleted": _noop("Launch it again. Ask the administrators of the cluster who deleted the container."),
     "folder-revoked": _noop("Ask those who manage the folder to share it again, or start the session without it."),

@@ -12,7 +12,7 @@ from backendai.wire.messages import KernelSpec
 
 def shell(engine: APIClient, kernel_id: UUID, command: str) -> tuple[int, str]:
     """Return exit code and output of a shell command in a kernel."""
-    made = engine.exec_create(f"krn-{kernel_id}", ["sh", "-c", command], user="1000:1000")
+    made = engine.exec_create(f"krn-{kernel_id}", ["/bin/sh", "-c", command], user="1000:1000")
     output = engine.exec_start(made["Id"]).decode(errors="replace")
     return engine.exec_inspect(made["Id"])["ExitCode"], output
 

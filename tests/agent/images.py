@@ -25,6 +25,7 @@ SSH_IMAGE = "local/backendai-test-ssh:1"
 MPI_IMAGE = "local/backendai-test-mpi:1"
 WORK_IMAGE = "local/backendai-test-work:2"
 LINKED_IMAGE = "local/backendai-test-linked:1"
+SHELLLESS_IMAGE = "local/backendai-test-shellless:1"
 LABEL = "backendai-test.image"
 File = tuple[str, bytes | Path | str]  # a name with its content, the file that is copied, or the target of a link
 _SERVICE_FILES = Path(__file__).parent / "service_image"
@@ -37,6 +38,13 @@ def ensure_tiny_image(client: APIClient) -> str:
     if not has_image(client, TINY_IMAGE):
         _import(client, TINY_IMAGE, _busybox_files())
     return TINY_IMAGE
+
+
+def ensure_shellless_image(client: APIClient) -> str:
+    """Return the reference of an image with two text files and nothing that runs."""
+    if not has_image(client, SHELLLESS_IMAGE):
+        _import(client, SHELLLESS_IMAGE, [("etc/passwd", _PASSWD), ("etc/group", _GROUP)])
+    return SHELLLESS_IMAGE
 
 
 def ensure_tmux_image(client: APIClient) -> str:

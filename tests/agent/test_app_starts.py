@@ -264,7 +264,7 @@ async def test_commands_before_the_start_run_first_and_stop_it_when_they_fail(
     host.labels = {"ai.backend.service-ports": f"board:http:[{port}]"}
     await starts.look(KERNEL, "board", port, arguments=("--a='; id",))
     script = host.launched[0]
-    assert script[:2] == ["sh", "-c"]
+    assert script[:2] == ["/bin/sh", "-c"]
     assert script[2].startswith(f"mkdir -p '/home/work/my logs' && sh -c 'echo {port}' && exec board ")
     host.define("first", prestart=[["sh", "-c", "echo one"], ["false"]], command=["echo", "two"])
     await starts.look(KERNEL, "first", port)

@@ -13,6 +13,7 @@ from backendai.agent.backends.base import BackendError, StartFailed
 from backendai.agent.backends.docker import DockerBackend
 from tests.agent.contract_tools import NewSpec, ended_of
 from tests.agent.docker_tools import shell
+from tests.agent.images import ensure_shellless_image
 from tests.certificates import certificate
 from tests.patience import until
 
@@ -189,3 +190,28 @@ def test_it_does_not_take_silence_for_an_empty_list(backend: DockerBackend, tmp_
         nobody.kernels()
     assert caught.value.code == "engine-unreachable"
     assert list(nobody.watch()) == []
+
+
+def test_it_needs_nothing_of_the_path_that_an_image_or_its_owner_chose(
+    backend: DockerBackend, engine: APIClient, new_spec: NewSpec
+) -> None:
+    told = {"environ": {"PATH": "/nowhere"}, "bootstrap": "echo $PATH"}
+    stays, ends = new_spec(**told), new_spec(**told, session_type="batch", command="echo $PATH; exit 3")
+    for spec in (stays, ends):
+        backend.start(spec)
+    ended = ended_of(backend, ends.kernel_id)
+    assert (ended.exit_code, ended.reason) == (3, "exited")
+    assert backend.read_log(ends.kernel_id, limit=1000)[0] == b"/nowhere\n/nowhere\n"
+    shell(engine, stays.kernel_id, "echo of-an-app >/tmp/.app-notes.log")
+    assert backend.services is not None
+    assert backend.services.log(stays.kernel_id, "notes", limit=7) == b"an-app\n"
+    assert backend.ended(stays.kernel_id) is None
+
+
+def test_it_says_that_an_image_has_no_shell(backend: DockerBackend, engine: APIClient, new_spec: NewSpec) -> None:
+    image = ensure_shellless_image(engine)
+    spec = new_spec(session_type="batch", command="true", image=image)
+    backend.start(spec)
+    ended = ended_of(backend, spec.kernel_id)
+    assert (ended.exit_code, ended.reason) == (127, "shell-missing")
+    assert "no /bin/sh" in ended.message

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
+import struct
+import threading
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -15,10 +20,12 @@ from backendai.agent.backends.docker_engine import Engine
 from backendai.agent.backends.docker_images import _fetched, pull_refusal
 from backendai.agent.backends.docker_notes import engine_notes, inotify_notes, missing_runtime, runtime_notes
 from backendai.agent.backends.docker_seccomp import own_profile
+from backendai.agent.backends.docker_services import DockerServices, _beginning
 from backendai.agent.capabilities import capabilities_of
 from backendai.agent.kernel_runtime import BEYOND_BORDER, Runtime, read_runtime
 from backendai.core.errors import UserError
 from backendai.wire.capabilities import Capability
+from tests.patience import patient
 
 NOBODY = Engine("unix:///nowhere", "test", "n1")
 GOOD_ENGINE = {
@@ -93,6 +100,7 @@ def test_it_says_how_a_kernel_ended(seen: dict[str, Any], ordered: bool, code: i
         (137, "oom", "out-of-memory", "512 MiB"),
         (137, "kill", "container-killed", "outside the platform"),
         (1, "stop", "container-killed", "outside the platform"),
+        (127, "no-shell", "shell-missing", "has no /bin/sh"),
     ],
 )
 def test_an_event_of_the_engine_explains_an_end(code: int, cause: str, reason: str, word: str) -> None:
@@ -201,3 +209,35 @@ def test_a_runtime_is_read_from_the_environment() -> None:
     for wrong in ("a b", "../runc", "x" * 129):
         with pytest.raises(UserError):
             read_runtime({"BACKENDAI_AGENT_RUNTIME": wrong})
+
+
+def test_it_reads_no_more_of_a_programs_endless_answer_than_it_was_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hung_up = threading.Event()
+
+    def write_without_end(server: socket.socket) -> None:
+        line = server.accept()[0]
+        with line, contextlib.suppress(OSError):
+            line.recv(65536)
+            line.sendall(b"HTTP/1.1 101 UPGRADED\r\n\r\n")
+            while True:
+                line.sendall(struct.pack(">BxxxL", 1, 1000) + b"x" * 1000)
+        hung_up.set()
+
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "engine.sock"))
+        server.listen()
+        threading.Thread(target=write_without_end, args=(server,), daemon=True).start()
+        engine = Engine(f"unix://{tmp_path}/engine.sock", "test", "n1")
+        engine._version = "1.41"
+        services = DockerServices(engine, None)  # type: ignore[arg-type]
+        monkeypatch.setattr(services, "_exec", lambda *_: "made")
+        assert services.log(uuid4(), "notes", limit=2500) == b"x" * 2500
+        assert hung_up.wait(patient(10))
+
+
+def test_it_takes_the_beginning_of_an_archive_only() -> None:
+    taken = iter([b"ab"] * 100)
+    assert _beginning(taken, 5) == b"ababa"
+    assert len(list(taken)) == 97

@@ -8,6 +8,7 @@ import io
 import json
 import lzma
 import shutil
+import socket
 import struct
 import tarfile
 from collections.abc import Mapping
@@ -16,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from backendai.agent.backends import qemu_runner, qemu_trial
+from backendai.agent.backends import qemu_ask, qemu_runner, qemu_trial
 from backendai.agent.backends.base import BackendError
 from backendai.agent.backends.qemu import QemuBackend
 from backendai.agent.backends.qemu_boot import BootFiles, newest_kernel, uncompressed
@@ -266,7 +267,7 @@ def test_the_guest_is_told_user_variables_and_command() -> None:
     assert [word for word in words if word.startswith("environ=A=")] == ["environ=A=1"]
     assert "environ=PATH=/opt/bin" in words
     assert [word for word in words if word.startswith("argument=")] == [
-        "argument=sh", "argument=-c", "argument=echo $HOME",
+        "argument=/bin/sh", "argument=-c", "argument=echo $HOME",
     ]  # fmt: skip
 
 
@@ -275,6 +276,12 @@ def test_the_guest_is_told_user_variables_and_command() -> None:
     [
         ({"exited": 3, "oom": 0}, None, {}, (3, "exited", "")),
         ({"exited": 137, "oom": 0}, None, {}, (137, "exited", "")),
+        (
+            {"exited": 127, "oom": 0},
+            None,
+            {},
+            (127, "shell-missing", "The image has no /bin/sh: its program never started."),
+        ),
         ({}, None, {}, (None, "exited", "The virtual machine ended.")),
         ({"hung": "It hung."}, None, {}, (None, "exited", "It hung.")),
         ({"failed": "no disk"}, None, {}, (None, "exited", "The virtual machine does not start: no disk.")),
@@ -295,6 +302,7 @@ def test_an_end_is_told_with_its_reason(
     (tmp_path / "launch.json").write_text(json.dumps(launch))
     runner = Runner(tmp_path, -1)
     runner.end, runner.order, runner.beat = dict(end), order, beat
+    runner.log.append(b"/bin/sh cannot be started: No such file or directory\n")
     ending = runner._ending()
     assert (ending["exit_code"], ending["reason"], ending["message"]) == said
 
@@ -372,3 +380,11 @@ def test_the_doctor_speaks_of_addresses_of_guests_only_where_they_have_a_network
     environ = {"BACKENDAI_AGENT_BACKEND": "qemu", "BACKENDAI_QEMU_ROOT": str(root)}
     found = qemu({**environ, "BACKENDAI_QEMU_NETWORK": network})
     assert any("lab1" in check.message for check in found) == warned
+
+
+def test_a_program_in_the_guest_that_writes_without_end_is_read_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(qemu_ask, "_LARGEST_ANSWER", 1000)
+    ours, guest = socket.socketpair()
+    with ours, guest:
+        guest.sendall(b"x" * 2000)  # and the stream stays open
+        assert qemu_ask._all_of(ours) == b"x" * 1000

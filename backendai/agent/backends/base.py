@@ -25,6 +25,10 @@ from backendai.wire.messages import KernelSighting, KernelSpec, Note
 from backendai.wire.pulls import RegistryAccess
 
 NOBODY = RegistryAccess()
+SH = "/bin/sh"  # of the kernel, the only program that an image must have
+# A prefix of our own scripts: images and owners choose PATH, which may lead nowhere, or to another `tail`.
+TOOLS = "PATH=/usr/bin:/bin:$PATH"
+SHELL_MISSING = Message("The image has no /bin/sh, with which every kernel begins: its program was never started.")
 KILLED = 137  # the exit code after SIGKILL, for lack of memory or other reasons
 _BY_SIGNAL = 128
 

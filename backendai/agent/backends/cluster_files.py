@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from backendai.agent.backends.base import SH
 from backendai.core.ssh_keys import key_of, private_text, public_text
 from backendai.wire.cluster_access import SSH_PORT, ClusterKeys, Peer
 from backendai.wire.messages import HomeFile, KernelSpec
@@ -83,7 +84,7 @@ def with_ssh(spec: KernelSpec, access: Access, command: list[str]) -> list[str]:
     """Return the command, preceded by a start of ``sshd`` in cluster sessions whose image has it."""
     if spec.keys is None or access.no_ssh:
         return command
-    return ["sh", "-c", _SERVE, "cluster", access.folder, access.kept, *command]
+    return [SH, "-c", _SERVE, "cluster", access.folder, access.kept, *command]
 
 
 def access_files(spec: KernelSpec, access: Access) -> Iterator[HomeFile]:
@@ -188,7 +189,7 @@ def _server_config(spec: KernelSpec, access: Access) -> str:
             "MaxStartups 100",
             "MaxSessions 100",
             "Subsystem sftp /usr/lib/openssh/sftp-server",
-            f"ForceCommand sh {access.folder}/{_SSH}/enter {access.kept}",
+            f"ForceCommand /bin/sh {access.folder}/{_SSH}/enter {access.kept}",
         )
     )
 

@@ -10,23 +10,26 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from datetime import datetime
+from http import HTTPStatus
 from typing import Any
 
 import requests
 import urllib3
 
-from backendai.agent.backends.base import BackendError
-from backendai.agent.backends.docker_end import KILL, OOM, STOP
+from backendai.agent.backends.base import SH, BackendError
+from backendai.agent.backends.docker_end import KILL, NO_SHELL, OOM, STOP
 from backendai.agent.backends.docker_engine import UNREACHABLE, Engine
 
 _HEAD_SECONDS = 10.0
 _LATE_SECONDS = 0.7
 _BY_SIGNAL = 128
+_NOT_FOUND = 127
 
 
 def cause_of(engine: Engine, container: dict[str, Any]) -> str:
-    """Return the engine's event that explains the end of an inspected container's main process: ``oom``, ``kill`` or
-    ``stop``, or "". ``oom`` also if another process of the container was killed. Use it inside ``asking``.
+    """Return what explains the end of an inspected container's main process: the engine's event ``oom``, ``kill`` or
+    ``stop``, or ``no-shell``, or "". ``oom`` also if another process of the container was killed. Use it inside
+    ``asking``.
 
     Waits 0.7 s for a late event, only after a failure whose cause is unknown. Raises BackendError if the engine does
     not start to answer within 10 s.
@@ -36,8 +39,16 @@ def cause_of(engine: Engine, container: dict[str, Any]) -> str:
         return ""
     if state["OOMKilled"] or not state["ExitCode"]:
         return OOM if state["OOMKilled"] else ""
+    if state["ExitCode"] == _NOT_FOUND and _has_no_shell(engine, container["Id"]):
+        return NO_SHELL
     since = datetime.fromisoformat(state["StartedAt"][:19] + "+00:00").timestamp()
     return _first_event(engine, container, since=int(since))
+
+
+def _has_no_shell(engine: Engine, container_id: str) -> bool:
+    client = engine.client
+    path = f"{client.base_url}/v{client.api_version}/containers/{container_id}/archive"
+    return bool(client.head(path, params={"path": SH}, timeout=_HEAD_SECONDS).status_code == HTTPStatus.NOT_FOUND)
 
 
 def _first_event(engine: Engine, container: dict[str, Any], *, since: int) -> str:

@@ -11,13 +11,13 @@ from typing import Any
 from backendai.agent.accelerators.base import Grant
 from backendai.agent.accelerators.environ import NOTHING
 from backendai.agent.backends.authorities import INSIDE, authority_environ
-from backendai.agent.backends.base import StartFailed
+from backendai.agent.backends.base import SH, StartFailed
 from backendai.agent.backends.cluster_files import Access, cluster_environ, with_ssh
 from backendai.agent.backends.docker_engine import PREFIX
 from backendai.agent.backends.docker_layers import LIMIT_LABEL
 from backendai.agent.backends.docker_mounts import body_of
 from backendai.agent.backends.docker_scratch import HOME, TEMPORARY
-from backendai.agent.backends.home import after_bootstrap
+from backendai.agent.backends.home import STAY, after_bootstrap
 from backendai.agent.guest_host import INSIDE as GUEST_INSIDE
 from backendai.agent.kernel_runtime import LEAST_MEMORY, Runtime
 from backendai.agent.mounts.kernel_mounts import NO_BINDS, Binds
@@ -36,7 +36,6 @@ _NOT_ROOT = (
     "cannot log in to each other by SSH."
 )
 ACCESS = Access(GUEST_INSIDE, "/tmp/.cluster-environ", "" if os.geteuid() == 0 else _NOT_ROOT)  # noqa: S108  (in it)
-_STAY = 'printf "%s\\n" "$1"; exec sleep infinity'
 
 
 def container_body(
@@ -73,8 +72,8 @@ def container_body(
         "User": USER if binds.uid is None else f"{binds.uid}:{binds.uid}",
         "WorkingDir": spec.start_in or WORKDIR,
         "Env": [f"{name}={value}" for name, value in environ.items()],
-        "Entrypoint": ["sh", "-c"],
-        "Cmd": after_bootstrap(spec, WORKDIR, with_ssh(spec, ACCESS, ["sh", "-c", *main_process(spec)]))[2:],
+        "Entrypoint": [SH, "-c"],
+        "Cmd": after_bootstrap(spec, WORKDIR, with_ssh(spec, ACCESS, [SH, "-c", *main_process(spec)]))[2:],
         "StopSignal": "SIGTERM",
         "Tty": False,
         "Labels": labels | kernel_labels(spec),
@@ -87,7 +86,7 @@ def main_process(spec: KernelSpec) -> list[str]:
     """Return the arguments of ``sh -c``: the user's command, or a banner followed by an endless sleep."""
     if spec.runs_program:
         return [spec.command]
-    return [_STAY, "backendai", banner(spec)]
+    return [STAY, "backendai", banner(spec)]
 
 
 def banner(spec: KernelSpec) -> str:

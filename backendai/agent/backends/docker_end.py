@@ -6,13 +6,14 @@ import re
 from typing import Any
 from uuid import UUID
 
-from backendai.agent.backends.base import Ended, ended_by_itself, ended_short_of_memory
+from backendai.agent.backends.base import SHELL_MISSING, Ended, ended_by_itself, ended_short_of_memory
 from backendai.agent.backends.docker_engine import PREFIX
 from backendai.core.messages import Message
 from backendai.wire.messages import KernelSighting
 
 _EXITED = re.compile(r"Exited \((-?\d+)\)")
 OOM, KILL, STOP = "oom", "kill", "stop"  # the engine's events that explain an end
+NO_SHELL = "no-shell"
 
 
 def is_alive(container: dict[str, Any]) -> bool:
@@ -22,7 +23,7 @@ def is_alive(container: dict[str, Any]) -> bool:
 
 def how_it_ended(container: dict[str, Any], *, ordered: bool, cause: str) -> Ended | None:
     """Return how an inspected container's main process ended; None before its start and while it runs. ``ordered``: the
-    agent stopped it. ``cause``: the engine's event that explains the end."""
+    agent stopped it. ``cause``: what ``cause_of`` returns."""
     state = container["State"]
     if state["Running"] or state["Status"] == "created":
         return None
@@ -34,7 +35,7 @@ def how_it_ended(container: dict[str, Any], *, ordered: bool, cause: str) -> End
     if cause in (KILL, STOP):
         text = Message("Somebody or something outside the platform stopped or removed the container of this kernel.")
         return Ended(code, "container-killed", text)
-    return ended_by_itself(code)
+    return Ended(code, "shell-missing", SHELL_MISSING) if cause == NO_SHELL else ended_by_itself(code)
 
 
 def sighting(container: dict[str, Any]) -> KernelSighting:

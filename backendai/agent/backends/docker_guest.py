@@ -7,7 +7,7 @@ from uuid import UUID
 
 from docker.errors import APIError
 
-from backendai.agent.backends.base import BackendError, KernelGone
+from backendai.agent.backends.base import SH, BackendError, KernelGone
 from backendai.agent.backends.docker_create import WORKDIR
 from backendai.agent.backends.docker_end import is_alive
 from backendai.agent.backends.docker_engine import Engine, container_name
@@ -59,7 +59,7 @@ class DockerGuests(GuestPlace):
             if found is None or not is_alive(found):
                 raise KernelGone(_GONE)
             runtime = (found["Config"]["Labels"] or {}).get(RUNTIME, "")
-            command = ["sh", "-c", WAIT, "wait", WORKDIR, "sh", "-c", LAUNCH, "guest", runtime, IS_NEW_ENOUGH]
+            command = [SH, "-c", WAIT, "wait", WORKDIR, SH, "-c", LAUNCH, "guest", runtime, IS_NEW_ENOUGH]
             try:
                 made = client.exec_create(container_name(kernel_id), command)
                 client.exec_start(made["Id"], detach=True)

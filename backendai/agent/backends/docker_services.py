@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import tarfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
 from docker.errors import APIError, NotFound
 
-from backendai.agent.backends.base import BackendError, KernelGone
+from backendai.agent.backends.base import SH, BackendError, KernelGone
 from backendai.agent.backends.docker_end import is_alive
 from backendai.agent.backends.docker_engine import Engine, container_name
 from backendai.agent.backends.docker_holder import Holders, holder_of
-from backendai.agent.backends.service_script import LAUNCH, MARK
+from backendai.agent.backends.docker_stream import open_stream
+from backendai.agent.backends.service_script import LAUNCH, LOG, MARK
 from backendai.agent.service_host import ServiceHost, ServiceSource
 
 _DEFINITIONS = "/etc/backend.ai/service-defs"
 _FOLDER = {"BACKENDAI_APP_FOLDER": "/tmp"}  # noqa: S108 - of the container
 _LARGEST_DEFINITION = 64 * 2**10
 _GONE = "This kernel does not run any more."
-
-# The session's user could create a named pipe here, on which tail would block for ever.
-_LOG = 'file=/tmp/.app-$BACKENDAI_APP.log; [ ! -f "$file" ] || tail -c "$1" "$file"'
+_MOST_OF_ARCHIVE = _LARGEST_DEFINITION + 10 * 2**10  # with the archive's own blocks
+_LOG_SECONDS = 20.0
 
 
 class DockerServices(ServiceHost):
@@ -50,13 +51,13 @@ class DockerServices(ServiceHost):
                 stream, about = client.get_archive(container_name(kernel_id), f"{_DEFINITIONS}/{service}.json")
             except NotFound:
                 return ServiceSource(None, labels)
-            archive = b"".join(stream) if about["size"] <= _LARGEST_DEFINITION else b""
+            archive = _beginning(stream, _MOST_OF_ARCHIVE) if about["size"] <= _LARGEST_DEFINITION else b""
         return ServiceSource(_only_file(archive), labels)
 
     def launch(self, kernel_id: UUID, service: str, command: Sequence[str], environ: Mapping[str, str]) -> str:
         """Start the program by an exec; returns the exec's id."""
         with self._engine.asking() as client:
-            made = self._exec(kernel_id, ["sh", "-c", LAUNCH, service, *command], {**environ, MARK: service, **_FOLDER})
+            made = self._exec(kernel_id, [SH, "-c", LAUNCH, service, *command], {**environ, MARK: service, **_FOLDER})
             client.exec_start(made, detach=True)
         return made
 
@@ -70,11 +71,29 @@ class DockerServices(ServiceHost):
         return None if found["Running"] else int(found["ExitCode"] or 0)
 
     def log(self, kernel_id: UUID, service: str, *, limit: int) -> bytes:
-        """Return the end of the file that receives the program's output."""
-        with self._engine.asking() as client:
-            made = self._exec(kernel_id, ["sh", "-c", _LOG, service, str(limit)], {MARK: service})
-            output, _ = client.exec_start(made, demux=True)
-        return bytes(output or b"")
+        """Return the end of the file that receives the program's output. Reads ``limit`` bytes, as programs in the
+        container are its owner's: they may write without end, or nothing for 20 s."""
+        with self._engine.asking():
+            made = self._exec(kernel_id, [SH, "-c", LOG, service, str(limit)], {})
+        return asyncio.run(self._output_of(made, limit))
+
+    async def _output_of(self, made: str, limit: int) -> bytes:
+        seen = bytearray()
+        try:
+            async with asyncio.timeout(_LOG_SECONDS):
+                path = f"/v{self._engine.api_version}/exec/{made}/start"
+                stream = await open_stream(self._engine.url, "POST", path, {"Tty": False, "Detach": False})
+                try:
+                    async for piece in stream.frames():
+                        seen += piece
+                        if len(seen) >= limit:
+                            break
+                finally:
+                    await stream.close()
+        except TimeoutError as error:
+            text = "Reading the app's output in the session took longer than {seconds} s."
+            raise BackendError(text, seconds=round(_LOG_SECONDS)) from error
+        return bytes(seen[:limit])
 
     def _exec(self, kernel_id: UUID, command: list[str], environ: Mapping[str, str]) -> str:
         self._running(kernel_id)
@@ -96,6 +115,16 @@ class DockerServices(ServiceHost):
 def _address_in(container: dict[str, Any]) -> str:
     networks = (container["NetworkSettings"]["Networks"] or {}).values()
     return next((str(one["IPAddress"]) for one in networks if one.get("IPAddress")), "")
+
+
+def _beginning(pieces: Iterable[bytes], limit: int) -> bytes:
+    """Return the first ``limit`` bytes: the archive of a directory has any size."""
+    seen = bytearray()
+    for piece in pieces:
+        seen += piece
+        if len(seen) > limit:
+            break
+    return bytes(seen[:limit])
 
 
 def _only_file(archive: bytes) -> bytes | None:

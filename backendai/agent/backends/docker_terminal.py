@@ -12,7 +12,7 @@ from uuid import UUID
 
 from docker.errors import APIError, NotFound
 
-from backendai.agent.backends.base import BackendError, KernelGone, Terminal
+from backendai.agent.backends.base import SH, BackendError, KernelGone, Terminal
 from backendai.agent.backends.docker_create import WORKDIR
 from backendai.agent.backends.docker_engine import Engine, container_name
 from backendai.agent.backends.docker_stream import Stream, open_stream
@@ -66,12 +66,12 @@ class Terminals:
                 made = client.exec_create(
                     container_name(kernel_id),
                     [
-                        "sh",
+                        SH,
                         "-c",
                         WAIT,
                         "wait",
                         WORKDIR,
-                        "sh",
+                        SH,
                         "-c",
                         OPEN,
                         "terminal",
@@ -107,7 +107,7 @@ class Terminals:
         """Run a script in the kernel without waiting for its end; returns whether it was started, or is unnecessary."""
         try:
             with self._engine.asking() as client:
-                command = ["sh", "-c", script, "hang-up", *arguments]
+                command = [SH, "-c", script, "hang-up", *arguments]
                 made = client.exec_create(container_name(kernel_id), command)
                 client.exec_start(made["Id"], detach=True)
         except BackendError as error:

@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from backendai.agent.backends.base import SH, TOOLS
 from backendai.agent.backends.cluster_files import Access, access_files
 from backendai.core.home_paths import BOOTSTRAP, BOOTSTRAP_PENDING
 from backendai.core.mount_targets import below_home
@@ -20,12 +21,16 @@ from backendai.wire.messages import HomeFile, KernelSpec
 BOOTSTRAP_SECONDS = 300
 _PRIVATE = ".ssh"
 
+# The main process of a kernel without a program. Argument: the first line of its log.
+STAY = f'printf "%s\\n" "$1"; {TOOLS}; exec sleep infinity'
+
 # Arguments: the home folder, the time limit in seconds, and the command to execute.
-_RUN = r"""
-home=$1 seconds=$2; shift 2
+_RUN = rf"""
+home=$1 seconds=$2 theirs=$PATH; shift 2
 if [ -f "$home/.bootstrap.pending" ]; then
-  apart=; command -v setsid >/dev/null 2>&1 && apart=setsid
-  $apart "$home/.bootstrap.sh" </dev/null &
+  {TOOLS}
+  apart=$(command -v setsid)
+  (PATH=$theirs; exec $apart "$home/.bootstrap.sh") </dev/null &
   job=$!
   (
     left=$seconds
@@ -41,17 +46,18 @@ if [ -f "$home/.bootstrap.pending" ]; then
   wait "$clock" 2>/dev/null
   rm -f "$home/.bootstrap.pending"
   [ "$code" = 0 ] || echo "The bootstrap script failed with exit code $code; the session goes on."
+  PATH=$theirs
 fi
 exec "$@"
 """.strip()
 
 # Arguments: the home folder, and the terminal's command.
-WAIT = r"""
+WAIT = rf"""
 home=$1; shift
 if [ -f "$home/.bootstrap.pending" ]; then
   echo "Your bootstrap script runs; the terminal opens when it has ended. Ctrl-C opens it now."
   trap 'impatient=1' INT
-  while [ -z "$impatient" ] && [ -f "$home/.bootstrap.pending" ]; do sleep 1; done
+  while [ -z "$impatient" ] && [ -f "$home/.bootstrap.pending" ]; do {TOOLS} sleep 1; done
   trap - INT
 fi
 exec "$@"
@@ -81,7 +87,7 @@ def after_bootstrap(spec: KernelSpec, home: str, command: list[str]) -> list[str
     """Return a command that runs the spec's bootstrap script, if any, and then ``command``."""
     if not spec.bootstrap:
         return command
-    return ["sh", "-c", _RUN, "bootstrap", home, str(BOOTSTRAP_SECONDS), *command]
+    return [SH, "-c", _RUN, "bootstrap", home, str(BOOTSTRAP_SECONDS), *command]
 
 
 def home_files(spec: KernelSpec, access: Access | None = None) -> Iterable[HomeFile]:

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from weakref import WeakValueDictionary
 
-from backendai.agent.backends.base import BackendError
+from backendai.agent.backends.base import SH, TOOLS, BackendError
 from backendai.agent.backends.kubernetes_api import Api
 from backendai.agent.backends.kubernetes_names import CLUSTER, SESSION, labels_of, notes_of
 from backendai.agent.backends.kubernetes_pod import ALL_ARE_HERE, HOSTS, SOME_ARE_HERE
@@ -21,6 +21,7 @@ logger = logging.getLogger(__name__)
 _AT_ONCE = 8
 # Keeps the file's beginning with the pod's own name, and replaces earlier additions.
 _WRITE = f"""
+{TOOLS}
 kept=$(sed '/^{ALL_ARE_HERE}/,$d' {HOSTS}); printf '%s\\n%s\\n' "$kept" "$0" >{HOSTS}
 """.strip()
 Pod = dict[str, Any]
@@ -63,7 +64,7 @@ class Clusters:
             if self._told.get(uid) == names:
                 return
             try:
-                _, code = output_of(self._api, name, ["sh", "-c", _WRITE, names])
+                _, code = output_of(self._api, name, [SH, "-c", _WRITE, names])
             except BackendError as error:
                 logger.warning("pod %s gets no names yet: %s", name, error.message)
                 return

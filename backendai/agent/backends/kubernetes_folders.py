@@ -14,7 +14,7 @@ from pathlib import Path
 from uuid import UUID
 
 from backendai.agent.backends.abilities import Mounting
-from backendai.agent.backends.base import BackendError, KernelGone, StartFailed
+from backendai.agent.backends.base import SH, TOOLS, BackendError, KernelGone, StartFailed
 from backendai.agent.backends.docker_mounts import writable_places
 from backendai.agent.backends.kubernetes_api import Api, ApiError
 from backendai.agent.backends.kubernetes_names import pod_name
@@ -31,6 +31,7 @@ from backendai.wire.mounts import HostReport, MountSpec
 _KEPT_SECONDS = 300.0
 _UNREADABLE = "unreadable "
 _LOOK = f"""
+{TOOLS}
 cat /proc/self/mountinfo
 for place in "$@"; do [ -r "$place" ] && [ -x "$place" ] || echo "{_UNREADABLE}$place"; done
 """.strip()
@@ -90,7 +91,7 @@ class PodFolders:
         places = [folder.target for folder in folders]
         if not places:
             return
-        words = ["sh", "-c", _LOOK, "look", *places]
+        words = [SH, "-c", _LOOK, "look", *places]
         try:
             output, _ = output_of(self._api, pod_name(spec.kernel_id), words)
         except KernelGone:

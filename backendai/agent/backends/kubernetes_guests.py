@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from uuid import UUID
 
-from backendai.agent.backends.base import BackendError, KernelGone
+from backendai.agent.backends.base import SH, TOOLS, BackendError, KernelGone
 from backendai.agent.backends.docker_create import WORKDIR
 from backendai.agent.backends.docker_guest import IS_NEW_ENOUGH
 from backendai.agent.backends.home import WAIT
@@ -31,11 +31,11 @@ _INSIDE = "/tmp/.backendai-guest"  # noqa: S108 - of the container
 _FIRST_REST, _LONGEST_REST = 0.5, 30.0
 _LAST_SECONDS = 0.5  # for closing connections
 _BRING_SECONDS = 20.0
-_BRING = 'umask 077; mkdir -p "$0" && head -c "$1" >"$0/.new" && mv "$0/.new" "$0/$2"'
+_BRING = f'{TOOLS}; umask 077; mkdir -p "$0" && head -c "$1" >"$0/.new" && mv "$0/.new" "$0/$2"'
 _NO_PYTHON = 127
 # Arguments: the script that waits for the bootstrap, the home, the check of Python's version, the program.
 _CARRY = f"""
-sh -c "$1" wait "$2" true >/dev/null 2>&1 </dev/null
+/bin/sh -c "$1" wait "$2" true >/dev/null 2>&1 </dev/null
 for python in python3 python; do
   command -v "$python" >/dev/null 2>&1 && "$python" -I -S -c "$3" || continue
   exec "$python" -I -S "$4" carry {_INSIDE} 2>/dev/null
@@ -148,7 +148,7 @@ class _GuestConnection:
     async def _carry(self) -> int | None:
         """Forward connections until the stream ends; returns the command's exit code, None if the stream broke."""
         await self._bring()
-        words = ["sh", "-c", _CARRY, "carry", WAIT, WORKDIR, IS_NEW_ENOUGH, f"{_INSIDE}/{PROGRAM}"]
+        words = [SH, "-c", _CARRY, "carry", WAIT, WORKDIR, IS_NEW_ENOUGH, f"{_INSIDE}/{PROGRAM}"]
         running = await run_command(self._api, self._pod, words, stdin=True)
         sending = asyncio.Lock()
 
@@ -171,7 +171,7 @@ class _GuestConnection:
     async def _bring(self) -> None:
         """Copy this version of the guest's program into the pod."""
         data = program()
-        words = ["sh", "-c", _BRING, _INSIDE, str(len(data)), PROGRAM]
+        words = [SH, "-c", _BRING, _INSIDE, str(len(data)), PROGRAM]
         running = await run_command(self._api, self._pod, words, stdin=True)
         try:
             async with asyncio.timeout(_BRING_SECONDS):

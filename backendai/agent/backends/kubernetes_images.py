@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from backendai.agent.backends.base import BackendError, Fetched, ImageNotFound, Progress
+from backendai.agent.backends.base import SH, BackendError, Fetched, ImageNotFound, Progress
 from backendai.agent.backends.docker_images import pull_refusal
 from backendai.agent.backends.kubernetes_api import Api, ApiError
 from backendai.agent.backends.kubernetes_names import MAIN, PART, AgentIdentity, labels_of
@@ -163,7 +163,7 @@ class PoolImages:
                         "name": MAIN,
                         "image": reference,
                         "imagePullPolicy": "IfNotPresent",
-                        "command": ["sh", "-c", "exit 0"],
+                        "command": [SH, "-c", "exit 0"],
                         "resources": {"requests": few, "limits": few},
                         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
                     }

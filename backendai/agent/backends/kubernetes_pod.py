@@ -11,6 +11,7 @@ from typing import Any
 
 from backendai.agent.backends.authorities import INSIDE as AUTHORITIES
 from backendai.agent.backends.authorities import authority_environ, write_authorities
+from backendai.agent.backends.base import SH, TOOLS
 from backendai.agent.backends.docker_create import WORKDIR, main_process
 from backendai.agent.backends.home import after_bootstrap, home_files
 from backendai.agent.backends.kubernetes_names import (
@@ -34,17 +35,19 @@ FILES = "/run/backendai/home"  # mount point of the secret with the home's files
 HOSTS = "/etc/hosts"
 ALL_ARE_HERE, SOME_ARE_HERE = "# kernels of this session", "# kernels of this session until now"
 _ENVIRON = {"HOME": WORKDIR, "LANG": "C.UTF-8", "TERM": "xterm"}
-_FILL = f'sh {FILES}/fill "$0"; exec "$@"'
+_FILL = f'/bin/sh {FILES}/fill "$0"; exec "$@"'
 _LAYER_BYTES = 64 * 2**20  # for the log and the runtime's own files, in addition to the scratch limit
 # Programs of a session need the other kernels' names, which the agent writes when all kernels have an address.
 # A kernel that waits for this one has none yet, hence the time limit.
 _MEET = f"""
-tries=0
+tries=0 theirs=$PATH
+{TOOLS}
 while [ $tries -lt 300 ] && ! grep -q '^{ALL_ARE_HERE}$' {HOSTS}; do sleep 0.2; tries=$((tries + 1)); done
+PATH=$theirs
 [ $tries -lt 300 ] || echo "Not all kernels of this session have started within a minute: their names come later." >&2
 exec "$@"
 """.strip()
-_OWN_HOSTS = f"cat {HOSTS} >/backendai-hosts/hosts; chmod 644 /backendai-hosts/hosts"
+_OWN_HOSTS = f"{TOOLS}; cat {HOSTS} >/backendai-hosts/hosts; chmod 644 /backendai-hosts/hosts"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +121,7 @@ def secret_data(spec: KernelSpec) -> dict[str, str]:
     """Return the files by key, with the script that copies them into the home; empty if there are none."""
     data: dict[str, str] = {}
     folders = [inside for mount in spec.mounts if (inside := below_home(mount.target))]
-    lines = ['cd "$1" || exit']
+    lines = [TOOLS, 'cd "$1" || exit']
     for number, file in enumerate(home_files(spec)):
         if _is_below(file.path, folders):  # a mounted folder would hide the file
             continue
@@ -189,10 +192,10 @@ def _container(spec: KernelSpec, pool: PoolSettings, folders: Sequence[Folder], 
 
 
 def _command(spec: KernelSpec, has_files: bool) -> list[str]:
-    command = after_bootstrap(spec, WORKDIR, ["sh", "-c", *main_process(spec)])
+    command = after_bootstrap(spec, WORKDIR, [SH, "-c", *main_process(spec)])
     if spec.cluster_size > 1:
-        command = ["sh", "-c", _MEET, "meet", *command]
-    return _literally(["sh", "-c", _FILL, WORKDIR, *command] if has_files else command)
+        command = [SH, "-c", _MEET, "meet", *command]
+    return _literally([SH, "-c", _FILL, WORKDIR, *command] if has_files else command)
 
 
 def _literally(words: Sequence[str]) -> list[str]:
@@ -273,7 +276,7 @@ def _hosts_container(spec: KernelSpec, pool: PoolSettings) -> dict[str, Any]:
         "name": "hosts",
         "image": spec.exact_image,
         "imagePullPolicy": pool.pull_policy,
-        "command": ["sh", "-c", _OWN_HOSTS],
+        "command": [SH, "-c", _OWN_HOSTS],
         "resources": {"requests": _amounts(spec, pool), "limits": _amounts(spec, pool)},
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
         "volumeMounts": [{"name": "hosts", "mountPath": "/backendai-hosts"}],

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
-from backendai.agent.backends.base import BackendError
+from backendai.agent.backends.base import SH, BackendError
 from backendai.agent.backends.kubernetes_api import Api
 from backendai.agent.backends.kubernetes_names import KERNEL, MAIN, PART, SESSION, AgentIdentity
 from backendai.agent.backends.kubernetes_policies import Policies
@@ -77,11 +77,11 @@ class Probe:
     def _try(self, listens: str, friend: str, stranger: str) -> str:
         session = str(uuid4())
         self._policies.ensure_for(session)
-        self._make(listens, session, ["sh", "-c", _LISTEN])
+        self._make(listens, session, [SH, "-c", _LISTEN])
         there = self._wait(listens, lambda pod: runs(pod) and bool(pod["status"].get("podIP")))
         if there is None:
             return f"the pod of the trial does not run with {self._settings.probe_image}"
-        tried = ["sh", "-c", _TRY, str(there["status"]["podIP"])]
+        tried = [SH, "-c", _TRY, str(there["status"]["podIP"])]
         self._make(friend, session, tried)
         self._make(stranger, str(uuid4()), tried)
         ends = [self._wait(name, is_over) for name in (friend, stranger)]

@@ -12,11 +12,11 @@ from uuid import UUID
 
 import aiohttp
 
-from backendai.agent.backends.base import BackendError
+from backendai.agent.backends.base import SH, TOOLS, BackendError
 from backendai.agent.backends.kubernetes_names import pod_name
 from backendai.agent.backends.kubernetes_pods import Pods
 from backendai.agent.backends.kubernetes_streams import forward, output_of
-from backendai.agent.backends.service_script import LAUNCH
+from backendai.agent.backends.service_script import LAUNCH, LOG
 from backendai.agent.service_host import ServiceHost, ServiceSource
 from backendai.core.service_ports import LABEL
 
@@ -28,13 +28,12 @@ _PIECE = 32 * 1024
 _BEGIN = r"""
 export BACKENDAI_APP="$0" BACKENDAI_APP_FOLDER=/tmp
 code=/tmp/.app-$0.$1.code; shift
-apart=; command -v setsid >/dev/null 2>&1 && apart=setsid
-$apart sh -c 'code=$1; shift; "$@"; echo $? >"$code"' run "$code" "$@" >/dev/null 2>&1 </dev/null &
+apart=$(command -v setsid || PATH=/usr/bin:/bin command -v setsid)
+$apart /bin/sh -c 'code=$1; shift; "$@"; echo $? >"$code"' run "$code" "$@" >/dev/null 2>&1 </dev/null &
 """.strip()
-_READ = f'[ -f "$0" ] || exit {_NO_DEFINITION}; head -c {_LARGEST_DEFINITION} "$0"'
-_LOG = 'file=/tmp/.app-$0.log; [ ! -f "$file" ] || tail -c "$1" "$file"'
-_LISTENS = 'cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | grep -qE ":$0 [0-9A-F]+:0000 0A "'
-_CODE = '[ ! -f "$0" ] || cat "$0"'
+_READ = f'{TOOLS}; [ -f "$0" ] || exit {_NO_DEFINITION}; head -c {_LARGEST_DEFINITION} "$0"'
+_LISTENS = f'{TOOLS}; cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | grep -qE ":$0 [0-9A-F]+:0000 0A "'
+_CODE = f'{TOOLS}; [ ! -f "$0" ] || cat "$0"'
 
 
 class PodServices(ServiceHost):
@@ -66,7 +65,7 @@ class PodServices(ServiceHost):
 
     def _listens(self, kernel_id: UUID, port: int) -> bool:
         self._pods.running(kernel_id)
-        words = ["sh", "-c", _LISTENS, f"{port:04X}"]
+        words = [SH, "-c", _LISTENS, f"{port:04X}"]
         return output_of(self._pods.api, pod_name(kernel_id), words)[1] == 0
 
     def source(self, kernel_id: UUID, service: str) -> ServiceSource:
@@ -75,7 +74,7 @@ class PodServices(ServiceHost):
         environ = pod["spec"]["containers"][0].get("env") or []
         ports = next((one.get("value", "") for one in environ if one["name"] == "BACKENDAI_SERVICE_PORTS"), "")
         path = f"{_DEFINITIONS}/{service}.json"
-        output, code = output_of(self._pods.api, pod_name(kernel_id), ["sh", "-c", _READ, path])
+        output, code = output_of(self._pods.api, pod_name(kernel_id), [SH, "-c", _READ, path])
         return ServiceSource(output if code == 0 else None, {LABEL: ports} if ports else {})
 
     def launch(self, kernel_id: UUID, service: str, command: Sequence[str], environ: Mapping[str, str]) -> str:
@@ -83,7 +82,7 @@ class PodServices(ServiceHost):
         self._pods.running(kernel_id)
         number = secrets.token_hex(4)
         told = [f"{name}={value}" for name, value in environ.items()]
-        words = ["sh", "-c", _BEGIN, service, number, "env", *told, "sh", "-c", LAUNCH, service, *command]
+        words = [SH, "-c", _BEGIN, service, number, "/usr/bin/env", *told, SH, "-c", LAUNCH, service, *command]
         output, code = output_of(self._pods.api, pod_name(kernel_id), words)
         if code != 0:
             raise BackendError(f"{service} cannot be started: {output.decode(errors='replace')[:300]}")
@@ -94,14 +93,14 @@ class PodServices(ServiceHost):
         kernel, service, number = handle.split("/")
         self._pods.running(UUID(kernel))
         path = f"/tmp/.app-{service}.{number}.code"  # noqa: S108 - of the container
-        output, _ = output_of(self._pods.api, pod_name(UUID(kernel)), ["sh", "-c", _CODE, path])
+        output, _ = output_of(self._pods.api, pod_name(UUID(kernel)), [SH, "-c", _CODE, path])
         text = output.decode(errors="replace").strip()
         return int(text) if text.isdigit() else None
 
     def log(self, kernel_id: UUID, service: str, *, limit: int) -> bytes:
         """Return the end of the file that receives the program's output."""
         self._pods.running(kernel_id)
-        output, _ = output_of(self._pods.api, pod_name(kernel_id), ["sh", "-c", _LOG, service, str(limit)])
+        output, _ = output_of(self._pods.api, pod_name(kernel_id), [SH, "-c", LOG, service, str(limit)])
         return output
 
 

@@ -15,7 +15,15 @@ from typing import Any
 from uuid import UUID
 from weakref import WeakValueDictionary
 
-from backendai.agent.backends.base import BackendError, ImageNotFound, StaleGeneration, Started, StartFailed
+from backendai.agent.backends.base import (
+    SH,
+    SHELL_MISSING,
+    BackendError,
+    ImageNotFound,
+    StaleGeneration,
+    Started,
+    StartFailed,
+)
 from backendai.agent.backends.kubernetes_api import Api, ApiError
 from backendai.agent.backends.kubernetes_folders import PodFolders
 from backendai.agent.backends.kubernetes_images import PoolImages, image_refusal
@@ -200,6 +208,8 @@ class Starter:
         words = obstacle.words
         if obstacle.kind == "image":
             return image_refusal(spec.image, obstacle, self._warning(pod)[1])
+        if obstacle.kind == "begin" and SH in words and "no such file" in words:
+            return StartFailed(SHELL_MISSING, code="shell-missing")
         if obstacle.kind == "begin":
             return StartFailed(Message("The kernel cannot be started: {words}", words=words or obstacle.reason))
         if obstacle.kind == "container" and waited >= _CONTAINER_SECONDS:

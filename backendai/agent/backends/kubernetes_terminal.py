@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Awaitable, Callable
 from uuid import UUID
 
-from backendai.agent.backends.base import BackendError, KernelGone, Terminal
+from backendai.agent.backends.base import SH, BackendError, KernelGone, Terminal
 from backendai.agent.backends.docker_create import WORKDIR
 from backendai.agent.backends.home import WAIT
 from backendai.agent.backends.kubernetes_api import Api
@@ -35,9 +35,9 @@ class Terminals:
         """Return a terminal attached to the shell session ``name`` of a running kernel."""
         await asyncio.to_thread(self._find, kernel_id)
         mark = secrets.token_hex(8)
-        waiting = ["sh", "-c", WAIT, "wait", WORKDIR]
-        shell = ["sh", "-c", OPEN, "terminal", tmux_name(name), WORKDIR, SETTINGS]
-        command = ["sh", "-c", _WITH_MARK, mark, *waiting, *shell]
+        waiting = [SH, "-c", WAIT, "wait", WORKDIR]
+        shell = [SH, "-c", OPEN, "terminal", tmux_name(name), WORKDIR, SETTINGS]
+        command = [SH, "-c", _WITH_MARK, mark, *waiting, *shell]
         running = await run_command(self._api, pod_name(kernel_id), command, stdin=True, tty=True)
         self._open[mark] = kernel_id
 
@@ -83,7 +83,7 @@ class Terminals:
     def _run(self, kernel_id: UUID, script: str, arguments: list[str]) -> bool:
         """Run a script in the kernel; returns whether it was run, or is unnecessary."""
         try:
-            output_of(self._api, pod_name(kernel_id), ["sh", "-c", script, "hang-up", *arguments])
+            output_of(self._api, pod_name(kernel_id), [SH, "-c", script, "hang-up", *arguments])
         except KernelGone:
             return True
         except BackendError:

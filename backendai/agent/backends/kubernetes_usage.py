@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from uuid import UUID
 
-from backendai.agent.backends.base import BackendError
+from backendai.agent.backends.base import SH, TOOLS, BackendError
 from backendai.agent.backends.kubernetes_api import Api
 from backendai.agent.backends.kubernetes_names import pod_name
 from backendai.agent.backends.kubernetes_streams import output_of
@@ -21,14 +21,15 @@ _AT_ONCE = 8
 _SECONDS = 5.0
 _ROUND_SECONDS = 20.0
 # Control groups of version 2, then 1; missing files print nothing.
-_READ = r"""
+_READ = rf"""
+{TOOLS}
 cd /sys/fs/cgroup 2>/dev/null || exit 0
-first() { for file in "$@"; do [ -r "$file" ] && { cat "$file"; return; }; done; }
+first() {{ for file in "$@"; do [ -r "$file" ] && {{ cat "$file"; return; }}; done; }}
 [ -r cpu.stat ] && grep usage_usec cpu.stat
 [ -r cpuacct/cpuacct.usage ] && echo "usage_nsec $(cat cpuacct/cpuacct.usage)"
 echo "memory $(first memory.current memory/memory.usage_in_bytes)"
 echo "idle $(first memory.stat memory/memory.stat | grep -E '^(total_)?inactive_file ' | tail -n 1)"
-awk -F'[: ]+' '/eth0:/ { for (i = 1; i <= NF; i++) if ($i == "eth0") print "net", $(i + 1), $(i + 9) }' /proc/net/dev
+awk -F'[: ]+' '/eth0:/ {{ for (i = 1; i <= NF; i++) if ($i == "eth0") print "net", $(i + 1), $(i + 9) }}' /proc/net/dev
 """.strip()
 
 
@@ -46,7 +47,7 @@ class PodUsage:
             if time.monotonic() > deadline or not kernel.running:
                 return None
             try:
-                output, _ = output_of(self._api, pod_name(kernel.kernel_id), ["sh", "-c", _READ], seconds=_SECONDS)
+                output, _ = output_of(self._api, pod_name(kernel.kernel_id), [SH, "-c", _READ], seconds=_SECONDS)
             except BackendError:
                 return None
             return reading_of(kernel.container_id, output.decode(errors="replace"))

@@ -186,7 +186,7 @@ def shell(name: str, tmux: list[str]) -> list[str]:
     """Return the command of an interactive shell, in tmux (with these options) if it is installed."""
     if shutil.which("tmux"):
         return ["tmux", "-u", *tmux, "new-session", "-A", "-s", name]
-    return ["bash", "-l"] if shutil.which("bash") else ["sh", "-l"]
+    return ["bash", "-l"] if shutil.which("bash") else ["/bin/sh", "-l"]
 
 
 def signal_group(leader: int, number: int) -> None:

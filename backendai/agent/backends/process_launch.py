@@ -13,9 +13,9 @@ from typing import Any
 from backendai.agent.accelerators.base import Grant
 from backendai.agent.backends.authorities import INSIDE as AUTHORITIES_INSIDE
 from backendai.agent.backends.authorities import authority_environ, write_authorities
-from backendai.agent.backends.base import StartFailed
+from backendai.agent.backends.base import SH, StartFailed
 from backendai.agent.backends.cluster_files import Access, cluster_environ, lacking_here, with_ssh, write_cluster
-from backendai.agent.backends.home import WAIT, after_bootstrap, fill_home
+from backendai.agent.backends.home import STAY, WAIT, after_bootstrap, fill_home
 from backendai.agent.backends.process_sandbox import (
     BIN_INSIDE,
     DOOR,
@@ -38,7 +38,6 @@ from backendai.wire.messages import KernelSpec
 _COUNTS_PER_NAMESPACE = (5, 14)  # since this version, Linux counts processes per user namespace
 TMUX_CONF = "tmux.conf"
 ENVIRONMENT = "python"
-_STAY = 'printf "%s\\n" "$1"; exec sleep infinity'
 
 
 def furnish(place: Place, spec: KernelSpec, isolation: Isolation) -> None:
@@ -85,7 +84,7 @@ def launch_order(spec: KernelSpec, place: Place, isolation: Isolation, grant: Gr
     access = _access(place, isolation)
     door = {
         "main": after_bootstrap(spec, home, with_ssh(spec, access, _main(spec))),
-        "wait": ["sh", "-c", WAIT, "wait", home] if spec.bootstrap else [],
+        "wait": [SH, "-c", WAIT, "wait", home] if spec.bootstrap else [],
         "workdir": _start_of(spec, home),
         "uid": place.uid,
         "pids": spec.pids if _can_count_processes(place, isolation) else None,
@@ -167,7 +166,7 @@ def _main(spec: KernelSpec) -> list[str]:
     if spec.runs_program:
         return [_shell(), "-c", spec.command]
     banner = f"Session {spec.session_name} on {spec.hostname}: {spec.image}, {Slots.parse(spec.slots).describe()}"
-    return ["sh", "-c", _STAY, "backendai", banner]
+    return [SH, "-c", STAY, "backendai", banner]
 
 
 def _shell() -> str:

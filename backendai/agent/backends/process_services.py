@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from backendai.agent.backends.base import BackendError, KernelGone
+from backendai.agent.backends.base import SH, BackendError, KernelGone
 from backendai.agent.backends.process_folder import KernelFolder
 from backendai.agent.backends.process_launch import ENVIRONMENT
 from backendai.agent.backends.process_ports import address_in
@@ -77,7 +77,7 @@ class ProcessServices(ServiceHost):
         """Start the program by the kernel's first process; returns kernel and pid."""
         folder = self._running(kernel_id)
         told = {**environ, MARK: service, "BACKENDAI_APP_FOLDER": _temporary(folder)}
-        pid = request_program(folder.path, ["sh", "-c", _BEFORE + LAUNCH, service, *command], told)
+        pid = request_program(folder.path, [SH, "-c", _BEFORE + LAUNCH, service, *command], told)
         return f"{kernel_id}:{pid}"
 
     def exit_code(self, handle: str) -> int | None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from backendai.agent.backends.base import BackendError, Terminal
+from backendai.agent.backends.base import SH, BackendError, Terminal
 from backendai.agent.backends.tmux import FIND
 from backendai.agent.guest.sockets import connect
 from backendai.core.slowness import allowed
@@ -103,7 +103,7 @@ def request_terminal(folder: Path, *, name: str, rows: int, cols: int) -> int:
 
 def request_find(folder: Path, name: str, does: str, text: str) -> None:
     """Search for a text with tmux in the kernel. Raises BackendError."""
-    request_program(folder, ["sh", "-c", FIND, "find", _session(name), does, text])
+    request_program(folder, [SH, "-c", FIND, "find", _session(name), does, text])
 
 
 def _session(name: str) -> str:

@@ -19,6 +19,7 @@ import psutil
 
 from backendai.agent.backends.base import (
     NOBODY,
+    SH,
     BackendError,
     ImageNotFound,
     Progress,
@@ -228,11 +229,11 @@ class QemuBackend(SupervisedBackend, MountingBackend):
 
     async def open_terminal(self, kernel_id: UUID, *, name: str, rows: int, cols: int) -> Terminal:
         folder = await asyncio.to_thread(self._running, kernel_id)
-        command = ["sh", "-c", WAIT, "wait", WORKDIR, "sh", "-c", OPEN, "open", tmux_name(name), WORKDIR, SETTINGS]
+        command = [SH, "-c", WAIT, "wait", WORKDIR, SH, "-c", OPEN, "open", tmux_name(name), WORKDIR, SETTINGS]
         words = program_words(command, {"TERM": "xterm-256color", MARK: os.urandom(4).hex()})
 
         def find(does: str, text: str) -> Sequence[str]:
-            return program_words(["sh", "-c", FIND, "find", tmux_name(name), does, text], {})
+            return program_words([SH, "-c", FIND, "find", tmux_name(name), does, text], {})
 
         return await open_terminal(folder.path, words, find=find, rows=rows, cols=cols)
 

@@ -17,6 +17,7 @@ from backendai.agent.guest.sockets import connect
 
 _SECONDS = 60.0  # an emulated program takes over a second to start
 _PIECE = 64 * 1024
+_LARGEST_ANSWER = 4 * 2**20
 Find = Callable[[str, str], Sequence[str]]
 _SILENT = "The virtual machine does not answer: {error}"
 
@@ -149,10 +150,11 @@ def _said(connection: socket.socket, question: dict[str, Any]) -> dict[str, Any]
 
 
 def _all_of(connection: socket.socket) -> bytes:
-    output = b""
+    """Return what the guest sends to its end, or the first part of it if that is more than an answer may have."""
+    output = bytearray()
     try:
-        while piece := connection.recv(_PIECE):
+        while len(output) < _LARGEST_ANSWER and (piece := connection.recv(_PIECE)):
             output += piece
     except OSError as error:
         raise BackendError(_SILENT, error=str(error)) from error
-    return output
+    return bytes(output[:_LARGEST_ANSWER])

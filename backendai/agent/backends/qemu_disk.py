@@ -14,7 +14,7 @@ from pathlib import Path
 
 from backendai.agent.backends.authorities import INSIDE as AUTHORITIES
 from backendai.agent.backends.authorities import authority_environ, write_authorities
-from backendai.agent.backends.base import StartFailed
+from backendai.agent.backends.base import SH, StartFailed
 from backendai.agent.backends.cluster_files import Access, cluster_environ, with_ssh, write_cluster
 from backendai.agent.backends.docker_create import WORKDIR, main_process
 from backendai.agent.backends.home import after_bootstrap, fill_home
@@ -85,7 +85,7 @@ def launch_words(
     binds = dict(_FOLDERS) | ({"authorities": AUTHORITIES} if spec.authorities else {})
     trusted = authority_environ(spec, AUTHORITIES) | cluster_environ(spec, _ACCESS)
     told = {**_ENVIRON, **environ, **trusted, **spec.environ}
-    command = after_bootstrap(spec, WORKDIR, with_ssh(spec, _ACCESS, ["sh", "-c", *main_process(spec)]))
+    command = after_bootstrap(spec, WORKDIR, with_ssh(spec, _ACCESS, [SH, "-c", *main_process(spec)]))
     return [
         f"uid={uid}",
         f"gid={uid}",

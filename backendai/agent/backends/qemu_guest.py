@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from uuid import UUID
 
+from backendai.agent.backends.base import SH
 from backendai.agent.backends.docker_create import WORKDIR
 from backendai.agent.backends.docker_guest import IS_NEW_ENOUGH, LAUNCH, RUNTIME
 from backendai.agent.backends.home import WAIT
@@ -50,6 +51,6 @@ class MachineGuests(GuestPlace):
         folder = self._running(kernel_id)
         put_file(folder.path, f"{INSIDE}/{PROGRAM}", program())
         runtime = folder.read("launch").get("labels", {}).get(RUNTIME, "")
-        command = ["sh", "-c", WAIT, "wait", WORKDIR, "sh", "-c", LAUNCH, "guest", runtime, IS_NEW_ENOUGH]
+        command = [SH, "-c", WAIT, "wait", WORKDIR, SH, "-c", LAUNCH, "guest", runtime, IS_NEW_ENOUGH]
         connection, _ = open_stream(folder.path, "d", program_words(command, {}))
         connection.close()

@@ -38,6 +38,8 @@ _PR_SET_PDEATHSIG = 1
 _ROOM_FOR_END = 4096  # bytes
 _AFTER_GRACE = 5.0
 _POWER_OFF = 5.0
+_NOT_FOUND = 127
+_NO_SHELL = b"/bin/sh cannot be started: No such file"  # the first words of the guest's init
 _CONSOLE_BYTES = 32 * 1024
 _LONGEST_SILENCE = 600.0
 _CUT_SECONDS = 8.0
@@ -248,6 +250,11 @@ class Runner:
             return ending | {"reason": "out-of-memory" if is_full else "exited", "message": text}
         if self.end["oom"]:
             return ending | {"starved_at": self.launch["memory"]}
+        if code == _NOT_FOUND and (self.folder / "output.log").read_bytes().startswith(_NO_SHELL):
+            return ending | {
+                "reason": "shell-missing",
+                "message": "The image has no /bin/sh: its program never started.",
+            }
         if code and self.beat.get("disk") and self.beat.get("free", 1) < _ROOM_FOR_END * 256:
             return ending | {"message": f"The main process ended with exit code {code}. {self.launch['disk_words']}"}
         return ending

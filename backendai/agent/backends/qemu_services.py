@@ -8,16 +8,16 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from uuid import UUID
 
+from backendai.agent.backends.base import SH
 from backendai.agent.backends.process_folder import KernelFolder
 from backendai.agent.backends.qemu_ask import Refused, ask, open_stream, output_of
 from backendai.agent.backends.qemu_channel import program_words
-from backendai.agent.backends.service_script import LAUNCH, MARK
+from backendai.agent.backends.service_script import LAUNCH, LOG, MARK
 from backendai.agent.service_host import ServiceHost, ServiceSource
 from backendai.core.service_ports import LABEL
 from backendai.core.slowness import allowed
 
 _FOLDER = {"BACKENDAI_APP_FOLDER": "/tmp"}  # noqa: S108 - of the guest
-_LOG = 'file=/tmp/.app-$BACKENDAI_APP.log; [ ! -f "$file" ] || tail -c "$1" "$file"'
 
 
 class MachineServices(ServiceHost):
@@ -64,7 +64,7 @@ class MachineServices(ServiceHost):
         """Start the program; returns the kernel and its stream's number."""
         folder = self._running(kernel_id)
         told = {**environ, MARK: service, **_FOLDER}
-        words = program_words(["sh", "-c", LAUNCH, service, *command], told)
+        words = program_words([SH, "-c", LAUNCH, service, *command], told)
         connection, number = open_stream(folder.path, "d", words)
         connection.close()
         return f"{kernel_id}:{number}"
@@ -77,5 +77,5 @@ class MachineServices(ServiceHost):
 
     def log(self, kernel_id: UUID, service: str, *, limit: int) -> bytes:
         """Return the end of the file with the program's output."""
-        words = program_words(["sh", "-c", _LOG, service, str(limit)], {MARK: service})
+        words = program_words([SH, "-c", LOG, service, str(limit)], {})
         return output_of(self._running(kernel_id).path, words)[0]

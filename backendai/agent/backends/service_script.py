@@ -3,17 +3,21 @@ file."""
 
 from __future__ import annotations
 
+from backendai.agent.backends.base import TOOLS
 from backendai.agent.service_host import ARGUMENTS
 
 MARK = "BACKENDAI_APP"
+
+# Prints the end of a service's output. Its user could create a named pipe there, on which tail would block for ever.
+LOG = f'{TOOLS}; file=/tmp/.app-$0.log; [ ! -f "$file" ] || tail -c "$1" "$file" 2>/dev/null'
 
 # First ends the unresponsive program of an earlier launch. Its environment must contain the mark, as another process
 # may have the same id now.
 LAUNCH = rf"""
 file=$BACKENDAI_APP_FOLDER/.app-$BACKENDAI_APP
-ours() {{ grep -q "BACKENDAI_APP=$BACKENDAI_APP" "/proc/$1/environ" 2>/dev/null; }}
+ours() {{ {TOOLS} grep -q "BACKENDAI_APP=$BACKENDAI_APP" "/proc/$1/environ" 2>/dev/null; }}
 if read -r pid 2>/dev/null <"$file.pid" && [ "$pid" != $$ ] && ours "$pid"; then
-  kill "$pid"; for try in 1 2 3 4 5; do ours "$pid" || break; sleep 1; done
+  kill "$pid"; for try in 1 2 3 4 5; do ours "$pid" || break; {TOOLS} sleep 1; done
   ours "$pid" && kill -KILL "$pid"
 fi
 echo $$ >"$file.pid"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from backendai.agent.backends.base import TOOLS
 from backendai.agent.backends.tmux import STATUS_LINES
 
 MARK = "BACKENDAI_TERMINAL"
@@ -20,7 +21,7 @@ if command -v tmux >/dev/null 2>&1; then
   exec tmux -u -f "$conf" new-session -A -s "$1"
 fi
 command -v bash >/dev/null 2>&1 && exec bash -l
-exec sh
+exec /bin/sh
 """.strip()
 
 SETTINGS = "\n".join(
@@ -28,13 +29,16 @@ SETTINGS = "\n".join(
 )
 
 # Checks the mark in the process's environment, as another process may have the same id now.
-_HANG_UP = r"""
+_HANG_UP = (
+    TOOLS
+    + r"""
 hang_up() {
   file=/tmp/.term-$1; read -r pid <"$file" || return; rm -f "$file"
   grep -q "BACKENDAI_TERMINAL=$1" "/proc/$pid/environ" 2>/dev/null || return
   kill -HUP "$pid"; sleep 1; kill -KILL "$pid"
 }
-""".strip()
+""".rstrip()
+)
 CLOSE_ONE = _HANG_UP + '\nhang_up "$1" 2>/dev/null'
 CLOSE_ALL_BUT = (
     _HANG_UP

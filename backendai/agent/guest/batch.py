@@ -32,7 +32,7 @@ class Batch:
             return 0
         try:
             self._program = await processes.start(
-                ["sh", "-c", command], self._hear, takes_input=step == "exec", cwd=processes.home_folder()
+                ["/bin/sh", "-c", command], self._hear, takes_input=step == "exec", cwd=processes.home_folder()
             )
         except OSError as error:
             self._hear("stderr", f"The command cannot be started: {error}\n")
