@@ -14,6 +14,7 @@ from backendai.compute.models import Kernel
 from backendai.compute.services.apps import app_logs_of
 from backendai.compute.services.logs import saved_log
 from backendai.compute.status import TERMINAL, Status
+from backendai.core.log_lines import last_lines
 from backendai.core.messages import Message
 from backendai.gateways.dialing import DIAL_SECONDS
 from backendai.gateways.tickets import Address, address_of
@@ -93,7 +94,7 @@ class LogConsumer(RelayConsumer):
     async def _send_kept(self, log: KeptLog) -> tuple[int, str]:
         content = log.content
         if tail := number_in(self.query, "tail", most=_MOST_LINES):
-            content = b"".join(content.splitlines(keepends=True)[-tail:])
+            content = last_lines(content, tail)
         if log.truncated:
             await self.send(text_data=json.dumps({"type": "truncated"}))
         for start in range(0, len(content), _PIECE):

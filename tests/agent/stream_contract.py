@@ -18,6 +18,10 @@ class StreamContract:
     """Reading and following logs, opening, resizing, leaving and resuming terminals."""
 
     prints_5_lines = "for line in 1 2 3 4 5; do echo line-$line; done"
+    # Bytes that are no text, a progress bar, and a line of 27 000 bytes in characters of three.
+    prints_odd_lines = (
+        r"printf '\377\376\233\n1%%\r2%%\r3%%\v\n'; yes 日 | head -n 9000 | tr -d '\n'; printf '\nlast\n'"
+    )
     prints_then_waits = "echo first; while [ ! -e go ]; do sleep 0.1; done; echo last"
     lets_it_go_on = b"touch go\n"
     question, answer = b"echo mark-$((40 + 2))\n", b"mark-42"
@@ -72,6 +76,23 @@ class StreamContract:
         await asyncio.to_thread(ended_of, backend, spec.kernel_id)
         pieces = [piece async for piece in backend.follow_log(spec.kernel_id, tail=2, follow=False)]
         assert b"".join(pieces) == b"line-4\nline-5\n"
+
+    @needs(Streaming)
+    @pytest.mark.asyncio
+    async def test_a_log_has_the_bytes_and_the_lines_of_the_program(
+        self, backend: Streaming, new_spec: NewSpec
+    ) -> None:
+        if not self.prints_odd_lines:
+            pytest.skip("its programs print one thing only")
+        spec = new_spec(session_type="batch", command=self.prints_odd_lines)
+        await asyncio.to_thread(backend.start, spec)
+        await asyncio.to_thread(ended_of, backend, spec.kernel_id)
+        lines = [b"\xff\xfe\x9b\n", b"1%\r2%\r3%\x0b\n", "日".encode() * 9000 + b"\n", b"last\n"]
+        kept = await asyncio.to_thread(backend.read_log, spec.kernel_id, limit=10**6)
+        assert kept == (b"".join(lines), False)
+        for count in range(1, 7):
+            pieces = [piece async for piece in backend.follow_log(spec.kernel_id, tail=count, follow=True)]
+            assert b"".join(pieces) == b"".join(lines[-count:]), count
 
     @needs(Streaming)
     @pytest.mark.asyncio

@@ -47,6 +47,7 @@ class TestSimulatedBackend(BackendContract):
 
     prints_5_lines = "sleep 5"
     prints_then_waits = "sleep 20"
+    prints_odd_lines = ""
     loses_a_process_to_its_limit = "sleep 1; out-of-memory"
     ignores_the_polite_signal = "sleep 100000"
     question, answer = b"echo mark-42\n", b"mark-42"

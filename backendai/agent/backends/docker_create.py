@@ -30,6 +30,7 @@ USER = "1000:1000"
 _TEMPORARY_FOLDERS = ("/tmp", "/var/tmp")  # noqa: S108  (in the container)
 _NANO_PER_MILLI = 1_000_000
 _ENVIRON = {"HOME": WORKDIR, "LANG": "C.UTF-8", "TERM": "xterm"}
+LOG_DRIVER = "local"  # `json-file` replaces bytes that are no text, and characters between two records
 NETWORK_SYSCTLS = {"net.ipv4.ping_group_range": "0 65535"}
 _NOT_ROOT = (
     "The agent does not run as root, so that it can give kernels no files of their own: the kernels of this session "
@@ -126,7 +127,7 @@ def _host_config(
         "IpcMode": "private",
         "Init": True,
         "Sysctls": NETWORK_SYSCTLS,
-        "LogConfig": {"Type": "json-file", "Config": {"max-size": str(_log_file_bytes(spec)), "max-file": "2"}},
+        "LogConfig": _log_options(spec),
         "Mounts": [
             {"Type": "bind", "Source": str(scratch / HOME), "Target": WORKDIR},
             *({"Type": "bind", "Source": str(scratch / TEMPORARY), "Target": target} for target in _TEMPORARY_FOLDERS),
@@ -163,9 +164,11 @@ def _fixed_address(spec: KernelSpec) -> dict[str, Any]:
     return {"IPAMConfig": {"IPv4Address": own}} if own else {}
 
 
-def _log_file_bytes(spec: KernelSpec) -> int:
-    """Return half of the log's limit: there are two files, as a rotation with one would delete the whole log."""
-    return max(spec.log_bytes // 2, 4096)
+def _log_options(spec: KernelSpec) -> dict[str, Any]:
+    """Return the log's driver, which keeps all bytes as they are, and its limit. The limit is halved: there are two
+    files, as a rotation with one would delete the whole log."""
+    limits = {"max-size": str(max(spec.log_bytes // 2, 4096)), "max-file": "2", "compress": "false"}
+    return {"Type": LOG_DRIVER, "Config": limits}
 
 
 def _joined(options: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:

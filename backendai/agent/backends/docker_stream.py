@@ -60,15 +60,19 @@ class Stream(asyncio.Protocol):
             await self._come()
         return self._cut(end + 4)
 
-    async def frames(self) -> AsyncIterator[bytes]:
-        """Yield the payload of the engine's frames (stdout and stderr share a connection) until the end."""
+    async def frames(self, *, whole: int = 0) -> AsyncIterator[bytes]:
+        """Yield the payload of the engine's frames (stdout and stderr share a connection) until the end. ``whole``: the
+        size of a frame that may end within a line; other frames get a newline if they have none."""
         try:
             while True:
                 _, length = _FRAME.unpack(await self._exactly(_FRAME.size))
-                while length:
-                    piece = await self._exactly(min(length, _PIECE))
-                    length -= len(piece)
+                left, piece = length, b""
+                while left:
+                    piece = await self._exactly(min(left, _PIECE))
+                    left -= len(piece)
                     yield piece
+                if whole and length != whole and not piece.endswith(b"\n"):
+                    yield b"\n"
         except EOFError:
             return
 

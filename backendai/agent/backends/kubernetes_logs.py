@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
 from uuid import UUID
 
@@ -17,6 +17,7 @@ from backendai.agent.backends.base import BackendError
 from backendai.agent.backends.kubernetes_api import Api, ApiError
 from backendai.agent.backends.kubernetes_names import MAIN, pod_name
 from backendai.agent.backends.kubernetes_streams import log_of
+from backendai.core.log_lines import from_last_lines, last_lines
 
 # A node's error messages inside a log (with status 200) when the container disappears during reading.
 _EXCUSE = re.compile(
@@ -25,6 +26,7 @@ _EXCUSE = re.compile(
 )
 KEPT_BYTES = 4 * 2**20  # the portal's limit of a log
 _USUAL_LINE = 40
+_LONGEST_RECORD = 16384  # nodes split longer lines
 _KEPT_LINES = 200_000
 _LONGEST_GRACE = 120.0
 
@@ -46,7 +48,7 @@ class Logs:
         # and if these have too few bytes, the largest possible number.
         for lines in (limit // _USUAL_LINE + 1, limit + 1):
             output = self._asked(kernel_id, lines)
-            if len(output) > limit or output.count(b"\n") < lines:
+            if len(output) > limit or output.count(b"\n") + len(output) // _LONGEST_RECORD + 1 < lines:
                 break
         return output[max(len(output) - limit, 0) :], len(output) > limit
 
@@ -55,12 +57,15 @@ class Logs:
         kept = self._kept(kernel_id)
         if await asyncio.to_thread(kept.exists):
             data = await asyncio.to_thread(kept.read_bytes)
-            yield data if tail is None else b"".join(data.splitlines(keepends=True)[-tail:] if tail else [])
+            yield data if tail is None else last_lines(data, tail)
             return
-        query = {"follow": "1"} if follow else {}
-        async for piece in log_of(
-            self._api, pod_name(kernel_id), query if tail is None else query | {"tailLines": str(tail)}
-        ):
+
+        def read(records: int | None, follow: bool) -> AsyncGenerator[bytes]:
+            query = ({"follow": "1"} if follow else {}) | ({} if records is None else {"tailLines": str(records)})
+            return log_of(self._api, pod_name(kernel_id), query)
+
+        pieces = read(None, follow) if tail is None else from_last_lines(read, tail, follow=follow)
+        async for piece in pieces:
             yield piece
 
     def keep(self, kernel_id: UUID) -> Keeper:

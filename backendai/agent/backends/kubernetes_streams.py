@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 import aiohttp
@@ -101,7 +101,7 @@ async def _output(api: Api, pod: str, command: Sequence[str], seconds: float, li
     return bytes(seen[:limit]), running.exit_code
 
 
-async def log_of(api: Api, pod: str, query: dict[str, str]) -> AsyncIterator[bytes]:
+async def log_of(api: Api, pod: str, query: dict[str, str]) -> AsyncGenerator[bytes]:
     """Yield a pod's log as it grows; nothing if there is none. Raises BackendError."""
     query = {"container": MAIN, **query}
     address = api.address(api.path("pods", pod, "log"), list(query.items()))

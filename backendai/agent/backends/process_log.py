@@ -7,6 +7,8 @@ import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
+from backendai.core.log_lines import last_lines
+
 _PIECE = 64 * 1024
 _INTERVAL = 0.2
 
@@ -46,7 +48,7 @@ class _Reader:
         data = _content(self.log.with_name(self.log.name + ".1"))
         while piece := os.read(self.file, _PIECE):
             data += piece
-        return data if tail is None else _last_lines(data, tail)
+        return data if tail is None else last_lines(data, tail)
 
     def read(self) -> bytes:
         if piece := os.read(self.file, _PIECE):
@@ -68,10 +70,6 @@ class _Reader:
 
     def close(self) -> None:
         os.close(self.file)
-
-
-def _last_lines(data: bytes, count: int) -> bytes:
-    return b"".join(data.splitlines(keepends=True)[-count:]) if count > 0 else b""
 
 
 def _content(path: Path) -> bytes:

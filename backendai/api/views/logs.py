@@ -21,6 +21,7 @@ from backendai.compute.services.apps import app_logs_of
 from backendai.compute.services.logs import saved_log
 from backendai.compute.status import PLACED, TERMINAL, Status
 from backendai.core.errors import NotFound
+from backendai.core.log_lines import last_lines
 
 _MOST_LINES = 1_000_000
 
@@ -115,4 +116,4 @@ def _kept_of(kernel: Kernel, generation: int | None, tail: int | None) -> tuple[
 
 
 def _end_of(content: bytes, tail: int | None) -> bytes:
-    return content if tail is None else b"".join(content.splitlines(keepends=True)[-tail:])
+    return content if tail is None else last_lines(content, tail)

@@ -41,7 +41,7 @@ def last_lines(session: ComputeSession, kernels: Sequence[Kernel]) -> str:
     first = str(session.status_data.get("kernel", ""))
     failed = next((kernel for kernel in kernels if str(kernel.pk) == first), kernels[0])
     log = KernelLog.objects.filter(kernel=failed).first()
-    return "\n".join(_end_of(log.content).splitlines()[-_FEW_LINES:]) if log else ""
+    return "\n".join(_end_of(log.content).split("\n")[-_FEW_LINES:]) if log else ""
 
 
 def why_no_logs(kernels: Collection[Kernel], now: datetime) -> dict[UUID, Message]:
