@@ -74,19 +74,29 @@ class Amount:
 
 
 class Machines:
-    """The agents of a group that can start an image (None: all), once as if empty and once with current allocations.
-    Created once per request, with at most one query. ``left_out``: agents that take sessions, but not of this image."""
+    """The agents of a group that can ever start an image (None: all), once as if empty and once with current
+    allocations. Created once per request, with at most one query.
+
+    An agent that does not have the image yet, as while it is built, has nothing free for it. ``left_out``: agents that
+    take sessions, but not of this image.
+    """
 
     def __init__(self, found: Availability, image: Image | None = None) -> None:
         rules, lacking = rules_of(found.group), lacking_image(found.rows, image) if image else frozenset()
         wanted = image.architecture if image else ""
-        runs = {each.id: each.id not in lacking and wanted in ("", each.architecture) for each in found.agents}
-        self._all = [(each, dict(each.capacity), _free(each, rules)) for each in found.agents if runs[each.id]]
-        self.left_out = [each for each in found.agents if not runs[each.id] and each.alive and each.schedulable]
+        able = [
+            each
+            for each in found.agents
+            if wanted in ("", each.architecture) and not (each.is_native and each.id in lacking)
+        ]
+        self._now = [each for each in able if each.id not in lacking]
+        self._all = [(each, dict(each.capacity), {} if each.id in lacking else _free(each, rules)) for each in able]
+        counted = {each.id for each in self._now}
+        self.left_out = [each for each in found.agents if each.alive and each.schedulable and each.id not in counted]
 
     def use(self) -> tuple[int, Slots, Slots]:
-        """Return how many of the agents take sessions, and their allocations and capacity together."""
-        taking = [agent for agent, _, _ in self._all if agent.alive and agent.schedulable]
+        """Return how many agents take sessions of the image now, and their allocations and capacity together."""
+        taking = [agent for agent in self._now if agent.alive and agent.schedulable]
         occupied, capacity = (
             sum(slots, Slots()) for slots in ([a.occupied for a in taking], [a.capacity for a in taking])
         )

@@ -384,6 +384,14 @@ def test_only_agents_that_can_run_the_image_count(cast: Cast, browse: Browse) ->
         assert "is not counted" not in page and 'class="card room"' not in page
 
 
+def test_an_image_that_is_still_built_hides_no_accelerator_and_no_bound(lab: Cast, browse: Browse) -> None:
+    make_image("soon", is_built_here=True)
+    page = amounts(browse(lab.alice), lab, image="soon")
+    assert (facts(page, "cudadevice")["maximum"], facts(page, "cudadevice")["remaining"]) == ("4", "0")
+    assert facts(page, "cpu")["remaining"] == "0" and "data-offered" in page
+    assert "2 agents are not counted, as they do not have the image: gpu-01, gpu-02." in page
+
+
 def test_which_agents_run_the_image_takes_a_fixed_number_of_queries(cast: Cast, browse: Browse) -> None:
     image = make_image("built", is_built_here=True)
     client, numbers = browse(cast.alice), []
