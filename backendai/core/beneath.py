@@ -180,12 +180,12 @@ def open_file(directory: int, parts: Parts, *, follow: bool, flags: int = os.O_R
 
 @contextmanager
 def parent_of(directory: int, parts: Parts) -> Iterator[tuple[int, bytes]]:
-    """Yield the descriptor of the directory that contains a path, and the path's last name. Follows no links. Raises
-    PathRefused for the folder itself, and OSError: a PermissionError names the directory if its owner may not write
-    it."""
+    """Yield the descriptor of the directory that contains a path, and the path's last name. Follows links in the path
+    of the directory only. Raises PathRefused for the folder itself, and OSError: a PermissionError names the directory
+    if its owner may not write it."""
     if not parts:
         raise PathRefused("This would change the folder itself; name something in it.", field="path")
-    parent = open_directory(directory, parts[:-1], follow=False)
+    parent = open_directory(directory, parts[:-1], follow=True)
     try:
         yield parent, parts[-1]
     except PermissionError as error:
@@ -194,6 +194,20 @@ def parent_of(directory: int, parts: Parts) -> Iterator[tuple[int, bytes]]:
         raise
     finally:
         os.close(parent)
+
+
+def followed(directory: int, parts: Parts) -> Parts:
+    """Return the path without links to what is at a path, so that a content is written where it is read; the path
+    itself if nothing is there. Raises OSError for a link that leads out."""
+    try:
+        found = open_path(directory, parts, follow=True)
+    except FileNotFoundError:
+        return parts
+    try:
+        top, place = (os.fsencode(os.readlink(f"/proc/self/fd/{one}")) for one in (directory, found))  # noqa: PTH115
+    finally:
+        os.close(found)
+    return parse(place[len(top) + 1 :]) if place.startswith(top + b"/") else ()
 
 
 def names_in(directory: int) -> list[bytes]:
@@ -212,19 +226,29 @@ def exists(parent: int, name: bytes) -> bool:
 
 
 def make_directories(
-    directory: int, parts: Parts, mode: int = 0o755, *, before: Callable[[Parts], None] = lambda _: None
+    directory: int,
+    parts: Parts,
+    mode: int = 0o755,
+    *,
+    follow: bool = False,
+    before: Callable[[Parts], None] = lambda _: None,
 ) -> int:
     """Return the descriptor of a directory below another. Creates the directory and its parents if missing, and calls
-    ``before`` with each path. Follows no links. Raises OSError."""
-    here = open_directory(directory, (), follow=False)
-    for number, part in enumerate(parts):
+    ``before`` with each path. Raises OSError."""
+    missing = len(parts)
+    while True:
         try:
-            try:
-                below = open_directory(here, (part,), follow=False)
-            except FileNotFoundError:
-                before(parts[: number + 1])
-                make_directory(here, part, mode)
-                below = open_directory(here, (part,), follow=False)
+            here = open_directory(directory, parts[:missing], follow=follow)
+            break
+        except FileNotFoundError:
+            if not missing:
+                raise
+            missing -= 1
+    for number in range(missing, len(parts)):
+        try:
+            before(parts[: number + 1])
+            make_directory(here, parts[number], mode)
+            below = open_directory(here, (parts[number],), follow=False)
         finally:
             os.close(here)
         here = below

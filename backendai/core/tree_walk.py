@@ -44,7 +44,8 @@ def select(data: int, paths: list[Parts]) -> Iterator[Entry]:
         for parts in [()] if () in paths else dict.fromkeys(paths):
             top: Parts = ()
             if parts:
-                found = _status(data, parts)
+                found, last = _status(data, parts), parts[-1]
+                parts = (*beneath.followed(data, parts[:-1]), last)
                 top = (os.fsencode(free_name(os.fsdecode(parts[-1]), tops)),)
                 yield _entry(data, parts, top, found)
                 if not stat.S_ISDIR(found.st_mode):

@@ -47,7 +47,7 @@ def move(
     _refuse_into_itself(source, target, overwrite=overwrite)
     with beneath.parent_of(tree.data, source) as (old, name), beneath.parent_of(tree.data, target) as (new, new_name):
         moved = os.stat(name, dir_fd=old, follow_symlinks=False)
-        if source == target:
+        if name == new_name and os.path.samestat(os.fstat(old), os.fstat(new)):
             return target
         if overwrite:
             make_room(tree, target, stat.S_ISREG(moved.st_mode), now=now)

@@ -55,7 +55,7 @@ def read_at(root: int, file: io.FileIO, offset: int, size: int) -> bytes:
 def check_target(tree: FolderTree, parts: Parts, *, overwrite: bool, keep_both: bool = False) -> None:
     """Reject a target that cannot be written, before any byte is sent."""
     tree.require_writable()
-    with beneath.parent_of(tree.data, parts) as (parent, name):
+    with beneath.parent_of(tree.data, beneath.followed(tree.data, parts)) as (parent, name):
         if keep_both or not beneath.exists(parent, name):
             return
         _refuse_directory(parent, name)
@@ -99,6 +99,7 @@ def place(
     """Move a complete file from ``incoming`` to its path; returns what the replaced file frees. Raises FileExistsError.
     ``room``: counts that, and refuses with 507 if it is less than was reserved."""
     tree.require_writable()
+    parts = beneath.followed(tree.data, parts)
     with opened_part(tree.base, INCOMING) as incoming, beneath.parent_of(tree.data, parts) as (parent, name):
         freed = freed_by(parent, name) if overwrite else NOTHING
         with room.replacing(freed) if room else contextlib.nullcontext():
@@ -162,7 +163,7 @@ def write_text(
 def current_etag(tree: FolderTree, parts: Parts) -> str | None:
     """Return the etag of a regular file; None when there is nothing."""
     try:
-        descriptor = beneath.open_file(tree.data, parts, follow=False)
+        descriptor = beneath.open_file(tree.data, parts, follow=True)
     except FileNotFoundError:
         return None
     try:

@@ -143,7 +143,7 @@ def read_limit(tree: FolderTree, replaced: Parts | None) -> Held:
     """Return what a limit's check needs: meta, last measurement, and what the file at a path frees."""
     freed = NOTHING
     if replaced:
-        with suppress(OSError), beneath.parent_of(tree.data, replaced) as (parent, name):
+        with suppress(OSError), beneath.parent_of(tree.data, beneath.followed(tree.data, replaced)) as (parent, name):
             freed = freed_by(parent, name)
     return Held(tree.meta, read_size(tree.base), freed)
 

@@ -116,7 +116,7 @@ def restore(tree: FolderTree, item: str, *, overwrite: bool, keep_both: bool = F
         place = _open_item(trash, item)
         try:
             parts = _path_of(read_json(place, _INFO))
-            os.close(beneath.make_directories(tree.data, parts[:-1]))
+            os.close(beneath.make_directories(tree.data, parts[:-1], follow=True))
             with beneath.parent_of(tree.data, parts) as (parent, name):
                 if overwrite and beneath.exists(parent, name):
                     put_into_trash(tree, parts, now=now)

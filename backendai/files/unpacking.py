@@ -137,7 +137,7 @@ class Parents:
         if parts not in self._open:
             if len(self._open) >= _MOST_OPEN:
                 self.close()
-            self._open[parts] = beneath.make_directories(self._data, parts, before=self._reserve)
+            self._open[parts] = beneath.make_directories(self._data, parts, follow=True, before=self._reserve)
         return self._open[parts]
 
     def _reserve(self, parts: Parts) -> None:

@@ -69,7 +69,8 @@ def find(tree: FolderTree, upload_id: str) -> Upload:
 def _is_in_place(tree: FolderTree, upload: Upload) -> bool:
     """Return whether the upload is complete and a file of its length is at its path."""
     try:
-        with beneath.parent_of(tree.data, upload.placed or upload.parts) as (parent, name):
+        placed = upload.placed or beneath.followed(tree.data, upload.parts)
+        with beneath.parent_of(tree.data, placed) as (parent, name):
             found = os.stat(name, dir_fd=parent, follow_symlinks=False)
     except OSError:
         return False

@@ -106,12 +106,36 @@ async def test_an_upload_replaces_only_when_it_is_asked_to_and_keeps_the_mode(po
     assert os.listdir(portal.incoming) == []
 
 
-async def test_a_link_is_replaced_and_never_written_through(portal: Portal, each_way: str) -> None:
-    (portal.data / "target").write_text("keep")
-    (portal.data / "link").symlink_to("target")
-    await portal.json("PUT", "/content?path=link&overwrite=1", 201, data=b"new")
-    assert (portal.data / "target").read_text() == "keep"
-    assert not (portal.data / "link").is_symlink()
+async def test_a_file_is_written_where_it_is_read_through_links_inside_the_folder(
+    portal: Portal, each_way: str
+) -> None:
+    (portal.data / "d").mkdir()
+    (portal.data / "d/target").write_text("old")
+    (portal.root / "secret").write_text("secret")
+    links = {"link": "d/target", "way": "d", "d/up": "../link", "out": "../../../../secret", "dangling": "none"}
+    for name, target in links.items():
+        (portal.data / name).symlink_to(target)
+    for number, path in enumerate(("link", "way/target", "d/up", "way/up")):
+        await portal.json("PUT", f"/content?path={path}&overwrite=1", 201, data=b"%d" % number)
+        assert (portal.data / "d/target").read_text() == str(number)
+        assert await (await portal.ask("GET", f"/content?path={path}")).read() == b"%d" % number
+    etag = (await portal.ask("GET", "/text?path=link")).headers["ETag"]
+    await portal.json("PUT", "/text?path=link", data=b"edited", headers={"If-Match": etag})
+    assert (portal.data / "d/target").read_text() == "edited"
+    await portal.json("PUT", "/content?path=out&overwrite=1", 422, data=b"new")
+    await portal.json("PUT", "/content?path=dangling&overwrite=1", 201, data=b"new")  # nothing is read there either
+    await portal.json("POST", "/directories", 201, json={"path": "way/made"})
+    await portal.json("POST", "/moves", json={"source": "way/made", "target": "d/moved"})
+    await portal.json("POST", "/moves", json={"source": "way/target", "target": "d/target", "overwrite": True})
+    (item,) = (await portal.json("POST", "/deletions", json={"paths": ["way/moved"]}))["items"]
+    await portal.json("POST", f"/trash/{item['id']}/restore", json={})
+    assert {name: os.readlink(portal.data / name) for name in ("link", "way", "d/up", "out")} == {
+        name: target for name, target in links.items() if name != "dangling"
+    }
+    assert (portal.root / "secret").read_text() == "secret"
+    assert sorted(os.listdir(portal.data / "d")) == ["moved", "target", "up"]
+    await portal.json("POST", "/deletions", json={"paths": ["link"], "forever": True})  # a link itself, by its name
+    assert (portal.data / "d/target").read_text() == "edited"
 
 
 async def test_an_upload_that_is_cut_off_leaves_nothing(portal: Portal) -> None:
