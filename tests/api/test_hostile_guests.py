@@ -14,6 +14,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from asgiref.sync import sync_to_async
 from asgiref.testing import ApplicationCommunicator
+from django.test import Client
 
 from backendai import asgi
 from backendai.asgi import Threads
@@ -23,6 +24,7 @@ from backendai.compute.services.traffic import meter
 from backendai.core.errors import BadAnswer, NotFound
 from backendai.gateways import open_questions
 from backendai.gateways.guest_answers import DEEPEST_ANSWER, answer_in
+from tests.api.callers import Caller
 from tests.cast import Cast
 from tests.factories import make_running_session
 from tests.patience import patient
@@ -214,3 +216,21 @@ def test_an_answer_is_as_deep_as_one_may_be() -> None:
         answer_in(deep(DEEPEST_ANSWER + 1), "code")
     with pytest.raises(NotFound):
         answer_in(b'{"error": {"code": "no-such-run", "message": "There is none."}}', "code")
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("limit", ["MOST_THREADS", "MOST_THREADS_OF_KERNEL"])
+def test_few_pages_wait_for_an_agent(cast: Cast, monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
+    session = make_running_session(cast.alice)
+    kernel = session.kernels.get()
+    Agent.objects.update(gateway_url="http://127.0.0.1:1")
+    monkeypatch.setattr(open_questions, limit, 1)
+    path, alice = f"/api/v1/sessions/{session.pk}/logs/", Caller(cast.alice)
+    key = f"http://127.0.0.1:1/kernels/{kernel.pk}" if limit == "MOST_THREADS_OF_KERNEL" else "another"
+    with open_questions.waiting_thread(key):
+        refused = alice.get(path)
+        assert (refused.status_code, refused.json()["code"]) == (429, "too-many-questions")
+        page = Client()
+        page.force_login(cast.alice)
+        assert page.get(f"/sessions/{session.pk}/commit/").status_code == 200, "it goes on without the look"
+    assert alice.get(path).status_code == 503, "the agent that is away"

@@ -206,10 +206,15 @@ def test_days_that_make_no_sense_are_refused_at_their_field(
     assert list(page.context["form"].errors) == [field]
 
 
-def test_the_first_day_of_the_calendar_is_answered(used: Cast, dana: Client) -> None:
-    told = Caller(used.dana).get(STATISTICS, last="0001-01-01").json()
-    assert (told["first"], told["lines"]) == ("0001-01-01", [])
-    assert dana.get(reverse("manage:statistics"), {"last": "0001-01-01"}).status_code == 200
+@pytest.mark.parametrize("day", ["0001-01-01", "9999-12-31"])
+def test_days_at_the_ends_of_the_calendar_are_refused_at_their_field(used: Cast, dana: Client, day: str) -> None:
+    told = Caller(used.dana).get(STATISTICS, last=day)
+    assert (told.status_code, told.json()["field"]) == (400, "last")
+    page = dana.get(reverse("manage:statistics"), {"last": day})
+    assert (page.status_code, list(page.context["form"].errors)) == (422, ["last"])
+
+
+def test_without_a_first_day_thirty_days_are_counted(used: Cast) -> None:
     assert Caller(used.dana).get(STATISTICS, last="2030-01-30").json()["first"] == "2030-01-01"
 
 
