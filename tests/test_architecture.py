@@ -75,9 +75,6 @@ def first_party_imports(tree: ast.AST) -> list[tuple[int, str]]:
     return found
 
 
-# Tables of settings, fields and columns: to cut one by its size would part what is read together.
-
-
 def functions_of(tree: ast.Module) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
     return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
 

@@ -167,7 +167,8 @@ def check_variable_name(name: str, *, field: str = "environ") -> str:
         raise UserError(text, field=field, code="invalid-variable")
     if _RESERVED.match(name):
         raise UserError(
-            "{name} is set by the platform. You can change it inside the session.",
+            "{name} is reserved: the platform sets it, or it acts on programs before they start. You can set it "
+            "inside the session.",
             name=name,
             field=field,
             code="reserved-variable",

@@ -9,9 +9,11 @@ from uuid import UUID
 
 import aiohttp
 from channels.db import database_sync_to_async
+from django.utils import timezone
 
 from backendai.compute.models import Kernel
 from backendai.compute.services.apps import app_logs_of
+from backendai.compute.services.log_ends import EMPTY, why_no_logs
 from backendai.compute.services.logs import saved_log
 from backendai.compute.status import TERMINAL, Status
 from backendai.core.log_lines import last_lines
@@ -123,7 +125,10 @@ def _kept(credentials: Credentials, session_id: UUID, kernel_id: str | None) -> 
 def _kept_log(kernel: Kernel) -> KeptLog:
     if kernel.status not in TERMINAL | {Status.TERMINATING}:
         raise Refusal(NOT_RUNNING, Message("The kernel has not started yet."))
-    kept = saved_log(kernel)
+    kept, why = saved_log(kernel), Message("The output of this kernel was not kept.")
+    if kept is None and kernel.status in TERMINAL:
+        why = why_no_logs([kernel], timezone.now())[kernel.pk]
+        kept = (b"", False) if why == EMPTY else None
     if kept is None:
-        raise Refusal(NOT_RUNNING, Message("The output of this kernel was not kept."))
+        raise Refusal(NOT_RUNNING, why)
     return KeptLog(*kept)

@@ -272,7 +272,9 @@ def _choice(one: Parameter, answer: Any, where: str) -> str:
 
 def _text(one: Parameter, answer: Any, where: str) -> str:
     text, longest = as_text(answer), _LONGEST.get(one.type, 255)
-    if len(text) > longest or "\0" in text:
+    if "\0" in text:
+        raise _wrong(where, Message("A NUL character is not allowed: leave it out."), "invalid-parameter")
+    if len(text) > longest:
         raise _wrong(where, Message("Use at most {longest} characters.", longest=longest), "invalid-parameter")
     if one.format and text and not _FORMATS[one.format][0].fullmatch(text):
         raise _wrong(where, Message("Use {allowed}.", allowed=_FORMATS[one.format][1]), "invalid-parameter")

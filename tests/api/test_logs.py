@@ -104,8 +104,23 @@ def test_it_falls_back_to_the_kept_log_while_the_end_is_on_its_way(cast: Cast) -
 def test_it_says_when_the_output_was_not_kept(cast: Cast) -> None:
     session = ended_session(cast, b"")
     Kernel.objects.get(session=session).log.delete()
+    Kernel.objects.filter(session=session).update(exit_code=None)
     answer = Caller(cast.alice).get(f"{SESSIONS}{session.pk}/logs/")
     assert (answer.status_code, answer.json()["code"]) == (404, "no-log")
+
+
+def test_the_log_of_a_program_that_printed_nothing_is_empty(cast: Cast) -> None:
+    session = ended_session(cast, b"")
+    Kernel.objects.get(session=session).log.delete()
+    Kernel.objects.filter(session=session).update(exit_code=3)
+    answer = Caller(cast.alice).get(f"{SESSIONS}{session.pk}/logs/", tail=5)
+    assert (answer.status_code, answer.content, answer["X-Log-Truncated"]) == (200, b"", "false")
+
+
+def test_the_end_of_a_log_is_counted_in_newlines(cast: Cast) -> None:
+    session = ended_session(cast, b"first\n1%\r2%\r3%\nlast\n")
+    answer = Caller(cast.alice).get(f"{SESSIONS}{session.pk}/logs/", tail=2)
+    assert answer.content == b"1%\r2%\r3%\nlast\n"
 
 
 @pytest.mark.parametrize("status", [0, 403, 503])

@@ -166,7 +166,7 @@ def test_other_answers_are_refused_by_name(given: dict[str, Any]) -> None:
         ({"params": {"a": {"show_if": {"b": 1}}}}, "params.a.show_if", "Parameter 'b' not found"),
         ({"params": {"a": {"type": "choice"}}}, "params.a.choices", "choices"),
         ({"environ": {"API_KEY": "abc"}}, "environ.API_KEY", "type secret"),
-        ({"environ": {"LD_PRELOAD": "abc"}}, "environ.LD_PRELOAD", "set by the platform"),
+        ({"environ": {"LD_PRELOAD": "abc"}}, "environ.LD_PRELOAD", "is reserved"),
         ({"locked": ["imge"]}, "locked.0", "use image"),
         ({"resources": {"cpu": "many"}}, "resources.cpu", "number"),
         ({"roles": {"worker": {"cout": 1}}}, "roles.worker.cout", "use count"),

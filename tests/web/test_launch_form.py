@@ -479,5 +479,5 @@ def test_each_wrong_variable_says_so_at_its_row(site: Cast, browse: Browse) -> N
     assert said["3"] == "This value has no name."
     assert said["4"] == "EMPTY has no value."
     assert said["5"] == "GOOD is set twice."
-    assert said["6"].startswith("BACKENDAI_X is set by the platform")
+    assert said["6"].startswith("BACKENDAI_X is reserved")
     assert re.findall(r'data-row="(\d)" data-fault="environ"', page) == ["1", "3", "4", "5", "6"]

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404
+from django.utils import timezone
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
 from rest_framework.renderers import BaseRenderer, JSONRenderer
@@ -18,6 +19,7 @@ from backendai.api.gateway import read_log
 from backendai.api.parsing import BoundedSerializer
 from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.services.apps import app_logs_of
+from backendai.compute.services.log_ends import EMPTY, why_no_logs
 from backendai.compute.services.logs import saved_log
 from backendai.compute.status import PLACED, TERMINAL, Status
 from backendai.core.errors import NotFound
@@ -108,9 +110,12 @@ def _log_of(kernel: Kernel, tail: int | None) -> tuple[bytes, bool]:
 
 
 def _kept_of(kernel: Kernel, generation: int | None, tail: int | None) -> tuple[bytes, bool]:
-    kept = saved_log(kernel, generation)
+    kept, why = saved_log(kernel, generation), ""
+    if kept is None and generation is None and kernel.status in TERMINAL:
+        why = why_no_logs([kernel], timezone.now())[kernel.pk]
+        kept = (b"", False) if why == EMPTY else None
     if kept is None:
-        raise NotFound("The output of this kernel was not kept.", code="no-log")
+        raise NotFound(why or "The output of this kernel was not kept.", code="no-log")
     content, truncated = kept
     return _end_of(content, tail), truncated
 

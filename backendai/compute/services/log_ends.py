@@ -19,7 +19,7 @@ from backendai.core.messages import Message
 _MOST_BYTES = 4_000
 _FEW_LINES = 8
 _OWNER = "kernel__session__owner"
-_EMPTY = Message("The program printed nothing.")
+EMPTY = Message("The program printed nothing.")
 _EMPTY_OR_DELETED = Message(
     "The program printed nothing, or its log was deleted: the logs of its owner have reached their limit."
 )
@@ -51,7 +51,7 @@ def why_no_logs(kernels: Collection[Kernel], now: datetime) -> dict[UUID, Messag
     silent = {kernel.pk: kernel.session.owner_id for kernel in kernels if found[kernel.pk] is None}
     full = _owners_at_limit(set(silent.values())) if silent else set()
     for pk, owner in silent.items():
-        found[pk] = _EMPTY_OR_DELETED if owner in full else _EMPTY
+        found[pk] = _EMPTY_OR_DELETED if owner in full else EMPTY
     return {pk: why for pk, why in found.items() if why}
 
 
