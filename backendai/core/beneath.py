@@ -24,7 +24,6 @@ LONGEST_NAME, LONGEST_PATH, MOST_PARTS = 255, 4000, 256
 _OPENAT2, _NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH = 437, 0x02, 0x04, 0x08
 _AGAIN = 16  # tries, as Linux aborts a look-up while an entry is being renamed
 _MOST_LINKS = 40
-_RENAME_NOREPLACE = 1
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY
 
@@ -264,65 +263,10 @@ def make_directory(parent: int, name: bytes, mode: int = 0o755, *, exist_ok: boo
             raise
 
 
-def rename(source: int, name: bytes, target: int, new_name: bytes, *, replace: bool) -> None:
-    """Rename between two open directories. Raises FileExistsError if the target exists, unless ``replace``."""
-    try:
-        _rename(source, name, target, new_name, replace=replace)
-    except PermissionError:
-        found = os.stat(name, dir_fd=source, follow_symlinks=False)
-        if not stat.S_ISDIR(found.st_mode) or found.st_mode & stat.S_IWUSR:
-            raise
-        with _writable(source, name):
-            _rename(source, name, target, new_name, replace=replace)
-
-
-@contextmanager
-def _writable(parent: int, name: bytes) -> Iterator[None]:
-    """Give the owner of a directory the right to write it, which Linux requires to move it elsewhere."""
-    directory = open_path(parent, (name,), follow=False)
-    place, mode = f"/proc/self/fd/{directory}", stat.S_IMODE(os.fstat(directory).st_mode)
-    try:
-        os.chmod(place, mode | stat.S_IWUSR)  # noqa: PTH101
-        try:
-            yield
-        finally:
-            os.chmod(place, mode)  # noqa: PTH101
-    finally:
-        os.close(directory)
-
-
-def _rename(source: int, name: bytes, target: int, new_name: bytes, *, replace: bool) -> None:
-    if replace:
-        os.rename(name, new_name, src_dir_fd=source, dst_dir_fd=target)
-        return
-    if _LIBC.renameat2(source, name, target, new_name, _RENAME_NOREPLACE) == 0:
-        return
-    number = ctypes.get_errno()
-    if number not in (errno.EINVAL, errno.ENOSYS):
-        raise OSError(number, os.strerror(number), os.fsdecode(new_name))
-    _rename_without_the_kernels_help(source, name, target, new_name)
-
-
 def sync_all(directory: int) -> None:
     """Write a directory's whole file system to disk. Cheaper than syncing many files one by one. Raises OSError."""
     if _LIBC.syncfs(directory):
         raise OSError(ctypes.get_errno(), "cannot sync")
-
-
-def _rename_without_the_kernels_help(source: int, name: bytes, target: int, new_name: bytes) -> None:
-    """Rename without replacing where RENAME_NOREPLACE is missing, as on some network file systems. A file gets a hard
-    link, which never replaces; for other entries the target is checked first."""
-    if stat.S_ISREG(os.stat(name, dir_fd=source, follow_symlinks=False).st_mode):
-        os.link(name, new_name, src_dir_fd=source, dst_dir_fd=target, follow_symlinks=False)
-        os.unlink(name, dir_fd=source)
-        return
-    try:
-        os.stat(new_name, dir_fd=target, follow_symlinks=False)
-    except FileNotFoundError:
-        # A directory can replace only an empty directory.
-        os.rename(name, new_name, src_dir_fd=source, dst_dir_fd=target)
-        return
-    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), os.fsdecode(new_name))
 
 
 def _reopen(descriptor: int, flags: int) -> int:

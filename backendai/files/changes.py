@@ -15,6 +15,7 @@ from typing import NamedTuple
 from backendai.core import beneath
 from backendai.core.beneath import Parts
 from backendai.core.storage_layout import INCOMING
+from backendai.files import naming
 from backendai.files.copying import Progress, copy_file
 from backendai.files.entries import shown_path
 from backendai.files.naming import rename_beside
@@ -98,7 +99,7 @@ def _rename(
     """Rename between two open directories, and return the new name: with ``keep_both`` the first free one."""
     if keep_both:
         return rename_beside(source, name, target, wanted, is_directory=stat.S_ISDIR(found.st_mode))
-    beneath.rename(source, name, target, wanted, replace=overwrite and stat.S_ISREG(found.st_mode))
+    naming.rename(source, name, target, wanted, replace=overwrite and stat.S_ISREG(found.st_mode))
     return wanted
 
 

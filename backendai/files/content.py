@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from backendai.core import beneath
 from backendai.core.beneath import Parts
 from backendai.core.storage_layout import INCOMING
+from backendai.files import naming
 from backendai.files.changes import make_room, part_name
 from backendai.files.entries import etag_of
 from backendai.files.quota import NOTHING, Amount, Room
@@ -107,7 +108,7 @@ def place(
                 _refuse_directory(parent, name)
                 _keep_mode(incoming, draft, parent, name)
                 make_room(tree, parts, True, now=now)
-            beneath.rename(incoming, draft, parent, name, replace=overwrite)
+            naming.rename(incoming, draft, parent, name, replace=overwrite)
             os.fsync(parent)
     return freed
 

@@ -16,7 +16,7 @@ from uuid import UUID
 
 from backendai.core import beneath
 from backendai.core.storage_layout import META
-from backendai.files import project_quota
+from backendai.files import naming, project_quota
 from backendai.files.refusals import Refusal
 from backendai.files.tree import (
     DELETING,
@@ -78,7 +78,7 @@ def publish(root: int, staging: int, folder_id: UUID) -> None:
     first, name = parts_of(folder_id)
     shelf = beneath.make_directories(root, (first,), PASSABLE)
     try:
-        beneath.rename(staging, name, shelf, name, replace=False)
+        naming.rename(staging, name, shelf, name, replace=False)
         os.fsync(shelf)
     finally:
         os.close(shelf)

@@ -15,6 +15,7 @@ from typing import Any
 from backendai.core import beneath
 from backendai.core.beneath import Parts
 from backendai.core.storage_layout import TRASH
+from backendai.files import naming
 from backendai.files.entries import kind_of, shown_path
 from backendai.files.naming import rename_beside
 from backendai.files.refusals import Refusal
@@ -80,7 +81,7 @@ def _take(tree: FolderTree, trash: int, item: str, parts: Parts, *, is_synced: b
     place = beneath.open_directory(trash, (item.encode(),), follow=False)
     try:
         with beneath.parent_of(tree.data, parts) as (parent, name):
-            beneath.rename(parent, name, place, _ENTRY, replace=True)
+            naming.rename(parent, name, place, _ENTRY, replace=True)
             if is_synced:
                 os.fsync(place)
                 os.fsync(parent)
@@ -124,7 +125,7 @@ def restore(tree: FolderTree, item: str, *, overwrite: bool, keep_both: bool = F
                     is_directory = stat.S_ISDIR(os.stat(_ENTRY, dir_fd=place, follow_symlinks=False).st_mode)
                     name = rename_beside(place, _ENTRY, parent, name, is_directory=is_directory)
                 else:
-                    beneath.rename(place, _ENTRY, parent, name, replace=False)
+                    naming.rename(place, _ENTRY, parent, name, replace=False)
                 os.fsync(parent)
         finally:
             os.close(place)
@@ -138,7 +139,7 @@ def hide_path(tree: FolderTree, parts: Parts) -> bytes:
     tree.require_writable()
     hidden = _GONE + uuid.uuid4().hex.encode()
     with beneath.parent_of(tree.data, parts) as (parent, name), opened_part(tree.base, TRASH) as trash:
-        beneath.rename(parent, name, trash, hidden, replace=True)
+        naming.rename(parent, name, trash, hidden, replace=True)
         os.fsync(parent)
     return hidden
 

@@ -17,6 +17,7 @@ from typing import Any
 from backendai.core import beneath
 from backendai.core.beneath import Parts
 from backendai.core.storage_layout import INCOMING
+from backendai.files import naming
 from backendai.files.changes import part_name
 from backendai.files.content import freed_by
 from backendai.files.entries import kind_of, shown_path
@@ -233,7 +234,7 @@ def _place(incoming: int, draft: bytes, parent: int, item: Item, overwrite: str)
     if overwrite == KEEP_BOTH:
         rename_beside(incoming, draft, parent, item.parts[-1], is_directory=False)
     else:
-        beneath.rename(incoming, draft, parent, item.parts[-1], replace=overwrite != NEVER)
+        naming.rename(incoming, draft, parent, item.parts[-1], replace=overwrite != NEVER)
     return freed
 
 

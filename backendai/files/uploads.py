@@ -18,6 +18,7 @@ from typing import Any
 from backendai.core import beneath
 from backendai.core.beneath import Parts
 from backendai.core.storage_layout import INCOMING
+from backendai.files import naming
 from backendai.files.content import check_target, place
 from backendai.files.naming import names_for
 from backendai.files.quota import NOTHING, Amount
@@ -142,7 +143,7 @@ def _place_beside(tree: FolderTree, upload: Upload) -> None:
             # Saved before the rename: a client that asks again after a crash finds the file at this path.
             _write(incoming, replace(upload, placed=(*upload.parts[:-1], free)))
             with contextlib.suppress(FileExistsError):
-                beneath.rename(incoming, _data(upload.id), parent, free, replace=False)
+                naming.rename(incoming, _data(upload.id), parent, free, replace=False)
                 os.fsync(parent)
                 return
 

@@ -131,8 +131,8 @@ UPLOAD_POINTS = [
     Point(UPLOADS, "_write", nth=2),  # the bytes are safe, and nobody knows
     Point(UPLOADS, "sync", "after"),
     Point(UPLOADS, "finish"),  # all bytes are safe, and the file is not in its place
-    Point(CONTENT_MODULE, "beneath.rename"),
-    Point(CONTENT_MODULE, "beneath.rename", "after"),
+    Point(CONTENT_MODULE, "naming.rename"),
+    Point(CONTENT_MODULE, "naming.rename", "after"),
     Point(UPLOADS, "finish", "after"),
 ]
 
@@ -190,8 +190,8 @@ ARCHIVE_POINTS = [
     Point(UNPACKING, "_prepare", nth=2),
     Point(UNPACKING, "beneath.sync_all"),
     Point(UNPACKING, "beneath.sync_all", "after"),
-    Point(UNPACKING, "beneath.rename"),
-    Point(UNPACKING, "beneath.rename", "after", nth=2),
+    Point(UNPACKING, "naming.rename"),
+    Point(UNPACKING, "naming.rename", "after", nth=2),
     Point(UNPACKING, "sync_names"),
     Point(UNPACKING, "sync_names", "after"),  # all is done, and the client hears nothing
 ]

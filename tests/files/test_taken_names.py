@@ -129,7 +129,7 @@ async def test_an_upload_that_was_placed_before_a_crash_is_found_under_its_numbe
     (portal.data / "f").write_text("old")
     upload = await begin(portal, "f", 3, keep_both="1")
     with monkeypatch.context() as crash:
-        crash.setattr(uploads.beneath, "rename", lambda *_, **__: os.listdir("/nonexistent"))
+        crash.setattr(uploads.naming, "rename", lambda *_, **__: os.listdir("/nonexistent"))
         assert (await send(portal, upload, 0, b"new")).status == 404
     assert await offset_of(portal, upload) == 3
     assert sorted(os.listdir(portal.data)) == ["f", "f (2)"]
