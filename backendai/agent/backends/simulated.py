@@ -33,14 +33,7 @@ from backendai.agent.backends.base import (
     Terminal,
 )
 from backendai.agent.backends.simulated_guest import SimulatedGuests
-from backendai.agent.backends.simulated_kernel import (
-    Journal,
-    SimulatedKernel,
-    duration_of,
-    exit_code_of,
-    is_starved,
-    serving_port,
-)
+from backendai.agent.backends.simulated_kernel import Journal, SimulatedKernel, duration_of, ending_of, serving_port
 from backendai.agent.backends.simulated_kernel import SimulatedDurations as SimulatedDurations
 from backendai.agent.backends.simulated_ports import SimulatedPorts
 from backendai.agent.backends.simulated_terminal import EchoTerminal
@@ -260,11 +253,10 @@ class SimulatedBackend(Imaging, Committing, Streaming, Measuring):
                 begins_at=self._clock() + self._pace.start_seconds * scale,
                 lasts=None if lasts is None else lasts * scale,
                 line_every=self._pace.line_seconds * scale,
-                exit_code=exit_code_of(spec),
+                **ending_of(spec),
                 slots=spec.slots,
                 devices=spec.devices,
                 serves_port=serving_port(spec),
-                is_starved=is_starved(spec),
             )
         )
 

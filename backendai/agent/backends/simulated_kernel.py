@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 from backendai.agent.backends.base import Ended, ended_by_itself, ended_short_of_memory
@@ -121,15 +122,10 @@ def serving_port(spec: KernelSpec) -> int:
     return int(port) if port.isdecimal() and 0 < int(port) < 2**16 else 0
 
 
-def exit_code_of(spec: KernelSpec) -> int:
-    """Return the exit code in the command; 0 without one."""
+def ending_of(spec: KernelSpec) -> dict[str, Any]:
+    """Return the exit code in the command, 0 without one, and whether the command names ``out-of-memory``."""
     named = _EXIT.search(spec.command)
-    return int(named[1]) if named else 0
-
-
-def is_starved(spec: KernelSpec) -> bool:
-    """Return whether the command names ``out-of-memory``."""
-    return bool(_STARVED.search(spec.command))
+    return {"exit_code": int(named[1]) if named else 0, "is_starved": bool(_STARVED.search(spec.command))}
 
 
 class Journal:
