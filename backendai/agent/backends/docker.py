@@ -49,7 +49,6 @@ from backendai.agent.backends.docker_mounts import DockerMounts, MountingContain
 from backendai.agent.backends.docker_network import Networks
 from backendai.agent.backends.docker_notes import missing_runtime, notes_of
 from backendai.agent.backends.docker_scratch import Scratch
-from backendai.agent.backends.docker_seccomp import own_profile
 from backendai.agent.backends.docker_services import DockerServices
 from backendai.agent.backends.docker_start import Starter
 from backendai.agent.backends.docker_terminal import Terminals
@@ -117,11 +116,10 @@ class DockerBackend(MountingContainers, Imaging, Committing, Streaming, Measurin
             self._holders,
             self._warm,
             self._scratch,
-            cpus=lambda: int(self._engine_info()["NCPU"]),
+            info=self._engine_info,
             remove=self.remove,
             mounts=DockerMounts(self._engine, self._mounts, self.mount_rules),
             accelerators=self._accelerators,
-            seccomp=lambda: own_profile(self._engine_info()),
             sizes_layers=lambda: self._engine.socket_path is not None and can_size_layers(self._engine_info()),
             runtime=self._runtime,
         )

@@ -51,10 +51,9 @@ def container_body(
     authorities: Path | None = None,
     read_only: Mapping[str, Path] = MappingProxyType({}),
     sizes_layers: bool = False,
-    seccomp: str = "",
 ) -> dict[str, Any]:
     """Return the create call's body. ``cpus``: the cores of the engine's machine. ``read_only``: further mounts by
-    target. ``sizes_layers``: the engine can limit the writable layer. ``seccomp``: used for the engine's profile."""
+    target. ``sizes_layers``: the engine can limit the writable layer."""
     # Only in a session's network: on the shared network all kernels have the same name.
     aliases = [spec.hostname] if spec.cluster_size > 1 else []
     trusted = authority_environ(spec, INSIDE) if authorities else {}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
@@ -29,6 +29,7 @@ from backendai.agent.backends.docker_holder import HOSTNAME, Holder, Holders, ho
 from backendai.agent.backends.docker_mounts import DockerMounts
 from backendai.agent.backends.docker_network import Networks
 from backendai.agent.backends.docker_scratch import Scratch, fill_for
+from backendai.agent.backends.docker_seccomp import own_profile
 from backendai.agent.backends.docker_warm import WarmNetworks
 from backendai.agent.guest_host import INSIDE as GUEST_INSIDE
 from backendai.agent.kernel_runtime import Runtime
@@ -49,8 +50,8 @@ class _CannotJoin(Exception):
 
 
 class Starter:
-    """Starts kernels. ``cpus`` returns the engine's cores; ``remove`` ends and removes a kernel; ``sizes_layers``
-    returns whether the engine seems able to limit writable layers; ``seccomp`` a profile instead of the engine's."""
+    """Starts kernels. ``info`` returns the engine's description; ``remove`` ends and removes a kernel; ``sizes_layers``
+    returns whether the engine seems able to limit writable layers."""
 
     def __init__(
         self,
@@ -60,12 +61,11 @@ class Starter:
         warm: WarmNetworks,
         scratch: Scratch,
         *,
-        cpus: Callable[[], int],
+        info: Callable[[], Mapping[str, Any]],
         remove: Callable[[UUID], None],
         accelerators: Accelerators,
         mounts: DockerMounts,
         sizes_layers: Callable[[], bool],
-        seccomp: Callable[[], str],
         runtime: Runtime,
     ) -> None:
         self._engine = engine
@@ -73,8 +73,8 @@ class Starter:
         self._holders = holders
         self._warm = warm
         self._scratch = scratch
-        self._cpus, self._runtime = cpus, runtime
-        self._sizes_layers, self._size_refused, self._seccomp = sizes_layers, False, seccomp
+        self._info, self._runtime = info, runtime
+        self._sizes_layers, self._size_refused = sizes_layers, False
         self._remove = remove
         self._accelerators, self._mounts, self._access = accelerators, mounts, DockerAccess(engine, mounts)
         self._locks: WeakValueDictionary[UUID, threading.Lock] = WeakValueDictionary()
@@ -131,15 +131,16 @@ class Starter:
             labels=self._engine.labels(),
             scratch=scratch,
             network=self._networks.name_for(spec),
-            cpus=self._cpus(),
+            cpus=int(self._info()["NCPU"]),
             grant=given[0],
             binds=given[1],
             authorities=authorities,
             read_only={GUEST_INSIDE: guest, KIT_INSIDE: kit},
             sizes_layers=not self._size_refused and self._sizes_layers(),
-            seccomp=self._seccomp(),
         )
         body["HostConfig"] |= options_of(self._runtime, body["HostConfig"]["Memory"])
+        if profile := own_profile(self._info()):
+            body["HostConfig"]["SecurityOpt"].append(f"seccomp={profile}")
         if not may_join:
             return self._make(spec, body, None)
         with self._warm.claimed(body["HostConfig"].get("Runtime")) as holder:

@@ -26,7 +26,8 @@ from backendai.compute.services.check_scheduling import (
     priority_of,
 )
 from backendai.compute.services.limits import beyond_limits
-from backendai.compute.services.mounts import ResolvedMount, resolve_mounts, start_of
+from backendai.compute.services.mount_specs import start_of
+from backendai.compute.services.mounts import ResolvedMount, resolve_mounts
 from backendai.compute.services.openings import key_pair_of, limits_on, projects_open
 from backendai.compute.services.session_files import check_files
 from backendai.compute.services.system_limits import check_small

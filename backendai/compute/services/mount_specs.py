@@ -9,6 +9,12 @@ from uuid import UUID
 
 from backendai.compute.models import SessionMount
 from backendai.compute.services.bulk import among
+from backendai.compute.services.mounts import ResolvedMount
+from backendai.compute.spec import SessionSpec
+from backendai.core.errors import UserError
+from backendai.core.messages import Message
+from backendai.core.mount_targets import HOME, absolute_target
+from backendai.core.session_kinds import KINDS
 from backendai.storage.models import HostOnAgent
 from backendai.storage.status import Rights
 from backendai.wire.mounts import MountSpec
@@ -62,6 +68,33 @@ def read_mounts(session_ids: Collection[UUID]) -> Mounts:
     hosts = {mount.folder.host_id for mounts in by_session.values() for mount in mounts if mount.folder}
     offers = HostOnAgent.objects.filter(host__in=hosts)
     return Mounts(by_session, {(offer.agent_id, offer.host_id): offer for offer in offers})
+
+
+def start_of(spec: SessionSpec, mounts: Sequence[ResolvedMount]) -> str:
+    """Return the mount path of the folder in which programs start; empty: the home. By default the only folder that
+    is mounted for writing, so that new files are kept. Raises UserError if the session does not mount that folder."""
+    if not spec.start_in:
+        return _usual_start(spec, mounts)
+    if spec.start_in == HOME:
+        return ""
+    for mount in mounts:
+        if spec.start_in in (mount.folder_name, str(mount.folder_id)):
+            return mount.target
+    for mount in mounts:
+        if mount.target == absolute_target("", spec.start_in):
+            return mount.target
+    text = Message(
+        "The session mounts no folder {start_in} to start in: name one of its mounts.",
+        start_in=repr(spec.start_in[:64]),
+    )
+    raise UserError(text, field="start_in", code="unknown-start")
+
+
+def _usual_start(spec: SessionSpec, mounts: Sequence[ResolvedMount]) -> str:
+    if not KINDS[spec.session_type].is_launched:
+        return ""  # replicas and file access have fixed paths
+    writable = [mount.target for mount in mounts if mount.rights == Rights.EDIT and not mount.is_automatic]
+    return writable[0] if len(writable) == 1 else ""
 
 
 def _spec(mount: SessionMount) -> MountSpec:

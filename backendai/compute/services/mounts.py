@@ -18,8 +18,7 @@ from backendai.compute.spec import MountRequest, SessionSpec
 from backendai.core.errors import UserError
 from backendai.core.home_paths import clash
 from backendai.core.messages import Message
-from backendai.core.mount_targets import HOME, absolute_target, below_home, overlap, sub_path_problem, target_problem
-from backendai.core.session_kinds import KINDS
+from backendai.core.mount_targets import absolute_target, below_home, overlap, sub_path_problem, target_problem
 from backendai.storage.models import Folder
 from backendai.storage.status import Rights, Usage
 
@@ -97,33 +96,6 @@ def annotate_by_name(rows: QuerySet[Any], folder: Folder, *, owner: str, project
 def refers_to_folder(folder: Folder, names: Collection[str], *, by_name: bool) -> bool:
     """Return whether one of these names or ids refers to the folder. ``by_name``: see ``annotate_by_name``."""
     return (by_name and folder.name in names) or any(_uuid(name) == folder.pk for name in names)
-
-
-def start_of(spec: SessionSpec, mounts: Sequence[ResolvedMount]) -> str:
-    """Return the mount path of the folder in which programs start; empty: the home. By default the only folder that
-    is mounted for writing, so that new files are kept. Raises UserError if the session does not mount that folder."""
-    if not spec.start_in:
-        return _usual_start(spec, mounts)
-    if spec.start_in == HOME:
-        return ""
-    for mount in mounts:
-        if spec.start_in in (mount.folder_name, str(mount.folder_id)):
-            return mount.target
-    for mount in mounts:
-        if mount.target == absolute_target("", spec.start_in):
-            return mount.target
-    text = Message(
-        "The session mounts no folder {start_in} to start in: name one of its mounts.",
-        start_in=repr(spec.start_in[:64]),
-    )
-    raise UserError(text, field="start_in", code="unknown-start")
-
-
-def _usual_start(spec: SessionSpec, mounts: Sequence[ResolvedMount]) -> str:
-    if not KINDS[spec.session_type].is_launched:
-        return ""  # replicas and file access have fixed paths
-    writable = [mount.target for mount in mounts if mount.rights == Rights.EDIT and not mount.is_automatic]
-    return writable[0] if len(writable) == 1 else ""
 
 
 def take_mounts(mounts: Sequence[ResolvedMount]) -> list[ResolvedMount]:
