@@ -1,10 +1,16 @@
-"""Describes bearer tokens and signatures in the OpenAPI document."""
+"""Describes bearer tokens and signatures in the OpenAPI document, and writes its messages as YAML."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
+from yaml.representer import SafeRepresenter
+
+from backendai.core.messages import Message
+
+# Help texts of models are messages. YAML represents strings only, and no kind of them.
+SafeRepresenter.add_multi_representer(Message, lambda dumper, text: dumper.represent_str(str.__str__(text)))
 
 
 class BearerScheme(OpenApiAuthenticationExtension):
