@@ -48,6 +48,19 @@ def known() -> Known:
     return Known(ReplicaEntry("0" * 32, 1, 1, "k", 1, "http://node", 8000, "/health", True), has_answered=True)
 
 
+def test_the_third_failed_probe_in_a_row_ejects_a_replica() -> None:
+    replica, now = known(), FRESH_SECONDS + 1
+    replica.note_missed_probe("503", now)
+    replica.note_probe(now)
+    for _ in range(2):
+        replica.note_missed_probe("503", now)
+    assert (replica.is_answering, replica.out_until) == (True, 0.0)
+    replica.note_missed_probe("503", now)
+    assert (replica.is_answering, replica.out_until) == (False, float("inf"))
+    replica.note_probe(now)
+    assert (replica.is_answering, replica.out_until) == (True, 0.0)
+
+
 async def error_code(answer: aiohttp.ClientResponse) -> tuple[int, str]:
     return answer.status, (await answer.json())["error"]["code"]
 

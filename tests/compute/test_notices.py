@@ -46,6 +46,15 @@ def test_a_launch_is_told_without_being_news_under_the_bell(cast: Cast) -> None:
     assert told(cast.bob) == []
 
 
+def test_a_notification_stays_for_thirty_days(cast: Cast) -> None:
+    now = timezone.now()
+    for name, ago in (("young", timedelta(days=29, hours=23)), ("aged", timedelta(days=30, hours=1))):
+        make_session(cast.alice, name=name)
+        SessionNotice.objects.filter(session__name=name).update(created_at=now - ago)
+    assert notices.delete_old_notices(now) == 1
+    assert told(cast.alice) == [("young", "launched")]
+
+
 def test_a_start_is_news_only_after_a_wait_and_once(cast: Cast) -> None:
     agent = make_agent()
     make_running_session(cast.alice, agent, name="at-once")
