@@ -182,7 +182,8 @@ def test_a_deactivation_takes_away_all_that_acts_for_a_person(cast: Cast, settin
 RECORDS = {
     "account.EmailAddress.user", "accounts.BootstrapScript.user", "accounts.Dotfile.user", "accounts.Membership.user",
     "accounts.Preference.user", "accounts.Project.members", "activity.AccessNotice.owner", "activity.AuditEntry.actor",
-    "activity.BackgroundJob.owner", "activity.NoticeChoice.user", "admin.LogEntry.user", "catalog.Image.owner", "cluster.SiteSetting.changed_by",
+    "activity.BackgroundJob.owner", "activity.NoticeChoice.user", "admin.LogEntry.user", "catalog.Image.owner",
+    "cluster.SiteSetting.changed_by",
     "compute.HomeKeep.user", "compute.ImageCommit.owner", "compute.LaunchRecord.owner", "compute.SessionNotice.owner",
     "compute.ComputeSession.launched_by", "mfa.Authenticator.user", "serving.EndpointNotice.owner",
     "serving.EndpointToken.created_by", "serving.Revision.created_by", "socialaccount.SocialAccount.user",

@@ -59,7 +59,6 @@ def container_body(
     trusted = authority_environ(spec, INSIDE) if authorities else {}
     environ = {**_ENVIRON, **trusted, **cluster_environ(spec, ACCESS), **spec.environ, **grant.environ}
     host = _host_config(spec, scratch=scratch, network=network, cpus=cpus, authorities=authorities)
-    host["SecurityOpt"] += [f"seccomp={seccomp}"] if seccomp else []
     if sizes_layers and spec.scratch_bytes:
         host["StorageOpt"] = {"size": str(spec.scratch_bytes)}
     for target, folder in read_only.items():
