@@ -211,6 +211,7 @@ window.portal = window.portal || {};
 (() => {
   const acknowledgeEvery = 131072;
   const pasteAtOnce = 32768;
+  const atOnceWithin = 3000; // ms: a shell that ends so soon was hardly ended by a person
   const encoder = new TextEncoder();
   const box = document.getElementById("terminal-box");
   if (!box) return;
@@ -224,6 +225,7 @@ window.portal = window.portal || {};
   let feed = null;
   let socket = null;
   let unacknowledged = 0;
+  let readyAt = 0;
 
   const sendJson = (message) => socket.send(JSON.stringify(message));
   const sendBytes = (bytes) => {
@@ -260,6 +262,7 @@ window.portal = window.portal || {};
       onMessage: (text) => {
         if (JSON.parse(text).type !== "ready") return;
         state.textContent = words.connected;
+        readyAt = Date.now();
         notice("");
         sendSize();
       },
@@ -271,7 +274,8 @@ window.portal = window.portal || {};
         state.textContent = words.closed;
         if (isSignedOut) return notice(words.signedOut, words.signIn, () => portal.toSignIn(box));
         const [text, label] = ends[code] || [reason || words.terminalClosed, words.openAgain];
-        notice(text, label, () => { notice(""); socket.again(); screen.terminal.focus(); });
+        const endedAtOnce = code === 4000 && Date.now() - readyAt < atOnceWithin;
+        notice(endedAtOnce ? words.shellEndedAtOnce : text, label, () => { notice(""); socket.again(); screen.terminal.focus(); });
       },
     });
   };
