@@ -24,6 +24,7 @@ Looks = Mapping[str, SlotType]
 _PIECE = re.compile(r"cuda\.mig-[a-z0-9.-]+\Z")
 _ALL = Prepared(lambda: SlotType.objects.all())
 
+_WORDS_FOR_GPUS = frozenset({"gpu", "gpus", "cuda", "nvidia"})
 # What is known without the database: outside of a request, and of slots that no row describes.
 _USUAL = {
     "cpu": "CPU",
@@ -64,7 +65,7 @@ def check_known(slots: Iterable[str], *, field: str, kept: Collection[str] = ())
     known = {*_USUAL, *slot_types()}
     for slot in slots:
         if slot not in known and slot not in kept and not is_usual(slot):
-            text = unknown(Message("slot"), slot, known)
+            text = unknown(Message("slot"), slot, known, "cuda.device" if slot in _WORDS_FOR_GPUS else "")
             raise UserError(text, field=field.format(slot=slot), code="unknown-slot")
 
 

@@ -113,7 +113,11 @@ def parse_amount(name: str, value: Any, *, field: str) -> int:
     Raises UserError."""
     if not _NAME.match(name):
         raise UserError("{name} is not a resource name.", name=repr(name), field=field, code="unknown-slot")
-    amount = _parse_size(value, field) if is_size(name) else _parse_number(value, field)
+    if is_size(name):
+        amount = _parse_size(value, field)
+    else:
+        _refuse_size(name, value, field)
+        amount = _parse_number(value, field)
     if amount.adjusted() > _MOST_DIGITS:  # "1e999999" is short, but multiplying it would exhaust memory
         raise UserError("{value} is out of range.", value=value, field=field, code="invalid-amount")
     thousandths = amount * MILLI
@@ -224,6 +228,14 @@ def _parse_size(value: Any, field: str) -> Decimal:
         )
     size = Decimal(match[1]) * _BINARY_UNITS[match[2].lower()]
     return size.to_integral_value()
+
+
+def _refuse_size(name: str, value: Any, field: str) -> None:
+    """Raise UserError for a size of a slot that is hardly meant so: ``memory=4g``."""
+    match = _SIZE.match(str(value))
+    if name not in _RESOURCES and match and match[2]:
+        text = "{name} takes no size such as {value}; only mem, shm and slots that end in .mem do. Did you mean mem?"
+        raise UserError(text, name=name, value=str(value)[:40], field=field, code="unknown-slot")
 
 
 def _parse_number(value: Any, field: str) -> Decimal:

@@ -92,8 +92,11 @@ _NEEDED: Mapping[str, tuple[str, ...]] = {
 _OF_A_FILE = ("name", "size")
 
 
-def answer_in(line: bytes, op: str) -> dict[str, Any]:
-    """Return the answer to an operation. Raises the guest's refusal as UserError, and BadAnswer if it is wrong."""
+def answer_in(line: bytes | bytearray, op: str) -> dict[str, Any]:
+    """Return the answer to an operation. Raises the guest's refusal as UserError, and BadAnswer if it is wrong.
+
+    The error keeps nothing of the answer, which may have 24 MiB.
+    """
     try:
         said: Any = json.loads(line, parse_constant=_refuse, parse_float=_finite)
         if not isinstance(said, dict):
@@ -106,9 +109,17 @@ def answer_in(line: bytes, op: str) -> dict[str, Any]:
             return _checked(said, op)
         code, message = str(error["code"])[:64], TextReport.model_validate(error).full_message
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as fault:
-        text = "The guest agent of the session gave a wrong answer: {reason}. Its programs may have changed it."
-        raise BadAnswer(text, reason=_reason(fault)) from fault
-    raise _user_error(code, message)
+        refusal: Exception = _bad_answer(_reason(fault))
+    else:
+        refusal = _user_error(code, message)
+    said = None
+    raise refusal  # outside of the block: JSONDecodeError has the whole text
+
+
+def _bad_answer(reason: str) -> BadAnswer:
+    return BadAnswer(
+        "The guest agent of the session gave a wrong answer: {reason}. Its programs may have changed it.", reason=reason
+    )
 
 
 def refusal_in(status: int, body: bytes) -> Exception:

@@ -27,7 +27,7 @@ from backendai.core.errors import BadAnswer, Conflict, NotFound
 from backendai.gateways.asking import NodeUnreachable
 from backendai.gateways.dialing import DIAL_SECONDS, kept_client, new_client
 from backendai.gateways.guest_answers import answer_in, refusal_in
-from backendai.gateways.open_questions import question_to
+from backendai.gateways.open_questions import LARGE, large_answer_of, question_to
 from backendai.gateways.reach import reach, why_no_code
 from backendai.gateways.targets import Denied
 from backendai.gateways.tickets import ticket_for
@@ -110,12 +110,12 @@ async def ask(target: GuestTarget, question: Mapping[str, Any], *, seconds: floa
         question = {**question, "run_id": uuid4().hex}
     if op not in _REPEATABLE:
         async with opened(target, _line(question), seconds=seconds) as response:
-            return await _one_answer(response, op)
+            return await _one_answer(response, op, target.session_id)
     client = await kept_client()
     for is_last in (False, True):
         try:
             async with _posted(client, target, _line(question), seconds) as response:
-                return await _one_answer(response, op)
+                return await _one_answer(response, op, target.session_id)
         except aiohttp.ServerDisconnectedError as error:  # a connection that the node gave up meanwhile
             if is_last:
                 raise _unreachable(target, error) from error
@@ -168,7 +168,7 @@ async def put_file(
 
     meter.touch(target.session_id)
     async with opened(target, body(), seconds=None) as response:
-        told = await _one_answer(response, "put")
+        told = await _one_answer(response, "put", target.session_id)
         return {"size": told["size"], "etag": told.get("etag") or ""}
 
 
@@ -193,7 +193,7 @@ async def answer_of(
         while not ending and len(head) <= LARGEST_ANSWER and (piece := await response.content.readany()):
             line, ending, rest = piece.partition(b"\n")
             head += line
-        yield answer_in(bytes(head), str(question["op"])), _content(response, rest)
+        yield _read(head, str(question["op"])), _content(response, rest)
 
 
 async def _content(response: aiohttp.ClientResponse, first: bytes) -> AsyncIterator[bytes]:
@@ -234,15 +234,26 @@ def _unreachable(target: GuestTarget, error: BaseException) -> NodeUnreachable:
     return NodeUnreachable(f"no answer from {target.base}: {error}")
 
 
-async def _one_answer(response: aiohttp.ClientResponse, op: str) -> dict[str, Any]:
+async def _one_answer(response: aiohttp.ClientResponse, op: str, session_id: UUID) -> dict[str, Any]:
     answer = bytearray()
-    async for piece in response.content.iter_any():
-        answer += piece
-        if len(answer) > LARGEST_ANSWER:
-            raise BadAnswer(_TOO_LARGE)
+    with contextlib.ExitStack() as counted:
+        async for piece in response.content.iter_any():
+            if len(answer) <= LARGE < len(answer) + len(piece):
+                counted.enter_context(large_answer_of(session_id))
+            answer += piece
+            if len(answer) > LARGEST_ANSWER:
+                answer.clear()  # the traceback keeps it
+                raise BadAnswer(_TOO_LARGE)
     if not answer:  # worth another try, which starts a guest
         raise NodeUnreachable("the guest ended before it answered")
-    return answer_in(bytes(answer), op)
+    return _read(answer, op)
+
+
+def _read(answer: bytearray, op: str) -> dict[str, Any]:
+    try:
+        return answer_in(answer, op)
+    finally:
+        answer.clear()  # the traceback of an error keeps it
 
 
 def _line(question: Mapping[str, Any]) -> bytes:

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from backendai.core.errors import Overloaded
 
 MOST_OF_SESSION = 64  # of waiting coroutines
+LARGE = 2**20  # bytes of an answer: more come from pictures, and from directories with very many files
+MOST_LARGE, MOST_LARGE_OF_SESSION = 8, 2  # 24 MiB each
 MOST_THREADS_OF_KERNEL = 4
 MOST_THREADS = 12  # of the 32 of the web process
 
@@ -27,6 +29,16 @@ def question_to(session: Hashable) -> Iterator[None]:
         "{most} requests to this session are open, and no more may be at a time. Try again when one of them has ended."
     )
     with _counted(("session", session), Overloaded(text, most=MOST_OF_SESSION, code="too-many-questions")):
+        yield
+
+
+@contextmanager
+def large_answer_of(session: Hashable) -> Iterator[None]:
+    """Count an answer of more than ``LARGE`` bytes that is read during the block. Raises Overloaded."""
+    text = "{most} large answers are read, and no more may be at a time. Try again in a few seconds."
+    of_session = Overloaded(text, most=MOST_LARGE_OF_SESSION, code="too-many-questions")
+    of_all = Overloaded(text, most=MOST_LARGE, code="too-many-questions")
+    with _counted(("large", session), of_session), _counted("large", of_all):
         yield
 
 

@@ -25,6 +25,7 @@ def test_stored_amounts_name_the_slot_that_is_wrong() -> None:
         ({"mem": "1e99"}, "mem: '1e99' is not a size"),
         ({"cuda.shares": "0.0001"}, "cuda.shares: 0.0001 has too many decimals"),
         ({"gpu!": 1}, "'gpu!' is not a resource name."),
+        ({"memory": "64g"}, "memory takes no size such as 64g; only mem, shm and slots that end in .mem do."),
     ):
         with pytest.raises(UserError) as refused:
             clean_amounts({"mem": "1g"} | amounts, field="slots")

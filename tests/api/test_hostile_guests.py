@@ -147,6 +147,28 @@ async def test_questions_without_an_answer_hold_no_thread_and_are_limited(
     assert not open_questions._open
 
 
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.asyncio
+async def test_few_large_answers_are_read_at_a_time_and_none_is_kept(cast: Cast, threads: Threads) -> None:
+    visitor = await visitor_of(cast)
+    large = b'{"languages": "' + b"a" * open_questions.LARGE
+    async with guest_of(visitor.session) as guest:
+        says = asyncio.Event()
+        guest.pieces = [large, says, b'"}']
+        opened = [await visitor.open("languages/") for _ in range(2)]
+        while open_questions._open["large"] < 2:
+            await asyncio.sleep(0.01)
+        status, refusal = await visitor.ask("languages/")
+        assert (status, refusal["code"], refusal["data"]) == (429, "too-many-questions", {"most": 2})
+        says.set()
+        assert [(await answer_of(one))[0] for one in opened] == [502, 502]
+    assert not open_questions._open
+    answer = bytearray(large)
+    with pytest.raises(BadAnswer) as refused:
+        answer_in(answer, "languages")
+    assert refused.value.__context__ is None
+
+
 WRONG: dict[str, tuple[str, Any, bytes]] = {
     "no JSON": ("languages/", None, b"<html>"),
     "a list": ("languages/", None, b"[]"),

@@ -68,6 +68,11 @@ def test_a_misspelt_slot_of_something_stored_is_refused_too(dana: Caller, cast: 
     assert refused.value.field == "slot_order"
 
 
+def test_a_word_for_gpus_leads_to_their_slot() -> None:
+    with pytest.raises(UserError, match=r"Did you mean cuda\.device"):
+        check_known(["gpu"], field="slots")
+
+
 def test_slots_that_agents_offered_and_slots_stored_earlier_are_known(dana: Caller) -> None:
     SlotType.objects.create(name="tpu.v4", display_name="TPU")
     check_known(["cpu", "mem", "cuda.shares", "cuda.mig-1g.10gb", "tpu.v4"], field="slots")

@@ -215,7 +215,7 @@ async def test_what_is_no_archive_is_refused_and_leaves_nothing(portal: Portal, 
 @pytest.mark.parametrize(
     "header",
     [
-        extended(*(b"k%d=v" % number for number in range(6000))),
+        extended(*(b"k%d=" % number + b"v" * 300 for number in range(200))),
         extended(b"comment=" + b"x" * 60_000, kind=tarfile.XGLTYPE),
         special("x", tarfile.GNUTYPE_LONGNAME, size=60_000).tobuf() + bytes(60_000 + -60_000 % 512),
         extended(b"a=b"),
@@ -239,8 +239,14 @@ async def test_headers_without_a_member_are_refused_by_their_amount(
 
 
 async def test_of_extended_headers_only_what_is_used_is_kept() -> None:
-    header = extended(*(b"k%d=v" % number for number in range(4000)), b"path=p", b"mtime=1.5", b"GNU.sparse.major=1")
+    header = extended(*(b"k%d=v" % number for number in range(200)), b"path=p", b"mtime=1.5", b"GNU.sparse.major=1")
     assert tar_reading._records(header[512:]) == {"path": b"p", "mtime": b"1.5", "GNU.sparse": b"1"}
+
+
+async def test_a_header_of_very_many_records_is_refused(portal: Portal) -> None:
+    header = extended(*(b"k%d=v" % number for number in range(tar_reading.MOST_RECORDS + 1)))
+    assert (await put(portal, header + tar_of(("f", b"x")), 422))["code"] == "bad-archive"
+    assert os.listdir(portal.data) == []
 
 
 async def test_sixteen_extended_headers_of_a_member_are_taken(portal: Portal) -> None:

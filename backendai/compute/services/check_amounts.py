@@ -63,9 +63,9 @@ def slots_of(spec: SessionSpec, preset: ResourcePreset | None, image: Image) -> 
     base = {name: min(max(usual, least[name]), most.get(name, LARGEST)) for name, usual in _DEFAULTS.items()}
     if preset:
         base |= dict(preset.amounts)
+    check_known(spec.resources, field="resources.{slot}")
     # Slots.parse would drop a zero, which must override the default.
     asked = {name: parse_amount(name, value, field=f"resources.{name}") for name, value in spec.resources.items()}
-    check_known(asked, field="resources.{slot}")
     slots = Slots(base | asked)
     check_steps(slots)
     check_caps(slots)

@@ -81,6 +81,22 @@ def texts_of_module(tree: ast.Module) -> Iterator[Entry]:
             entry = _entry_of(node, roles)
             if entry:
                 yield entry
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from _named_texts(node)
+
+
+def _named_texts(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[Entry]:
+    """Yield the templates that the function gives a name before it makes a message of them."""
+    nodes = list(ast.walk(function))
+    calls = (node for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.args)
+    used = {node.args[0].id for node in calls if node.func.id in MESSAGES and isinstance(node.args[0], ast.Name)}  # type: ignore[attr-defined]
+    for node in nodes:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id in used:
+            branches = [node.value.body, node.value.orelse] if isinstance(node.value, ast.IfExp) else [node.value]
+            for branch in branches:
+                if isinstance(branch, ast.Constant) and isinstance(branch.value, str) and branch.value:
+                    flags = frozenset({"python-format"}) if placeholders(branch.value) else frozenset()
+                    yield Entry(Key(branch.value, ""), "", flags=flags)
 
 
 def merged(entries: Iterable[Entry]) -> dict[Key, Entry]:
