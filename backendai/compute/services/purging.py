@@ -13,8 +13,10 @@ from backendai.activity.models import AccessNotice, NoticeChoice
 from backendai.compute.models import ComputeSession, EarlierLog, Kernel, KernelLog, SessionNotice
 from backendai.compute.services.own_images import delete_images_of
 from backendai.compute.services.session_files import delete_files_of
+from backendai.compute.status import Status
 from backendai.core.errors import Conflict
 from backendai.core.messages import Message
+from backendai.core.session_kinds import kinds_with
 from backendai.storage.services import refuse_while_owning
 
 _BATCH = 200  # sessions; the logs of a kernel have up to 44 MiB
@@ -41,6 +43,12 @@ def live_sessions_of(user: User) -> dict[str, int]:
     """Return the number of the user's live sessions by status."""
     rows = ComputeSession.objects.live().filter(owner=user).order_by("status").values_list("status")
     return {status: number for status, number in rows.annotate(number=Count("pk"))}
+
+
+def lasting_sessions_of(user: User) -> int:
+    """Return how many live sessions a deactivation leaves alone: neither pending nor replicas."""
+    live = ComputeSession.objects.live().filter(owner=user).exclude(status=Status.PENDING)
+    return live.exclude(session_type__in=kinds_with("is_served")).count()
 
 
 def _refuse_while_needed(user: User) -> None:

@@ -18,7 +18,7 @@ from backendai.accounts.powers import powers_of
 from backendai.accounts.roles import Action, may_user, rules_people
 from backendai.accounts.second_factors import reset_factors
 from backendai.accounts.services import set_password, set_user_active
-from backendai.compute.services.purging import live_sessions_of, purge_user
+from backendai.compute.services.purging import lasting_sessions_of, live_sessions_of, purge_user
 from backendai.core.errors import UserError
 from backendai.texts.messages import in_words
 from backendai.texts.translation import gettext as _
@@ -78,7 +78,7 @@ class DeactivatePage(UserAction):
         return _("Deactivate %(object)s?") % {"object": self.object}
 
     def consequences(self) -> list[str]:
-        live = sum(live_sessions_of(self.object).values())
+        live = lasting_sessions_of(self.object)
         acting = powers_of(self.object, timezone.now())
         stops = ", ".join(f"{in_words(power.name)}: {held}" for power, held in acting if power.restored)
         idle = [_("Until the account is activated again these do nothing: %(stops)s.") % {"stops": stops}]

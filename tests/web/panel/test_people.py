@@ -21,7 +21,7 @@ from backendai.accounts.services import NewUser, accept_as_new, create_token, cr
 from backendai.activity.models import AuditEntry
 from tests.accounts.world import World, make_world
 from tests.cast import PASSWORD, Cast
-from tests.factories import make_session
+from tests.factories import make_running_session, make_session
 
 pytestmark = pytest.mark.django_db
 
@@ -158,6 +158,14 @@ def test_a_person_is_deactivated_activated_and_given_a_password(world: World, br
     assert world.person("gina").check_password("battery horse staple")
     assert erin.get(f"/manage/users/{world.erin.pk}/deactivate/").status_code == 404, "nobody shuts themselves out"
     assert erin.get(f"{gina}purge/").status_code == 404, "that is for superadmins"
+
+
+def test_a_deactivation_says_how_many_sessions_go_on(world: World, browse: Browse) -> None:
+    alice = world.cast.alice
+    make_session(alice)
+    make_running_session(alice)
+    page = text_of(browse(world.cast.dana).get(f"/manage/users/{alice.pk}/deactivate/"))
+    assert "keep running (1 live now)" in page
 
 
 def test_a_purge_wants_the_address_and_no_live_session(world: World, browse: Browse) -> None:
