@@ -184,7 +184,7 @@ def test_the_name_is_not_squeezed_and_the_keys_of_the_terminal_are_told(walk: Vi
     visitor.go(f"/sessions/{made['id']}/#terminal")
     keys = page.get_by_role("button", name="Keys")
     keys.click()
-    expect(page.get_by_role("dialog", name="Keys of the terminal")).to_contain_text("set -g mouse off")
+    expect(page.get_by_role("dialog", name="Keys of the terminal")).to_contain_text("Drag over text to copy it")
     assert visitor.faults_in_every_light() == []
     page.keyboard.press("Escape")
     expect(keys).to_be_focused()
