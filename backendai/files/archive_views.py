@@ -107,7 +107,7 @@ class _Batch:
             await self.flush(outcome)
 
     async def reserve(self, item: Item, outcome: Outcome) -> None:
-        """Reserve the space of a large member; if it is missing, once more after the others have replaced files."""
+        """Reserve the space of a large member. Tries again after the other members have replaced files."""
         replaced = item.parts if self._overwrite in unpacking.REPLACING else None
         for is_last in (not self._items, True):
             try:

@@ -18,7 +18,7 @@ from backendai.core.messages import Message
 from backendai.gateways.asking import NodeUnreachable
 from backendai.wire.fields import TextReport, text_of
 
-DEEPEST_ANSWER = 64  # far from the recursion limit of whoever writes it again
+DEEPEST_ANSWER = 64  # far below the recursion limit of the encoder, which writes it again
 _NOT_THERE = frozenset({"no-such-run", "no-such-context", "no-such-file"})
 _IN_THE_WAY = frozenset(
     {
@@ -100,7 +100,7 @@ def answer_in(line: bytes | bytearray, op: str) -> dict[str, Any]:
     try:
         said: Any = json.loads(line, parse_constant=_refuse, parse_float=_finite)
         if not isinstance(said, dict):
-            raise ValueError("it is no object")
+            raise ValueError("it is not an object")
         _check_depth(said)
         if _HALF_CHARACTER.search(line):  # a half cannot be written as UTF-8, and interpreters print them
             said = json.loads(json.dumps(said, ensure_ascii=False).encode(errors="replace"))
@@ -174,7 +174,7 @@ def _finite(text: str) -> float:
 
 
 def _refuse(text: str) -> NoReturn:
-    raise ValueError(f"{text[:20]} is no number")
+    raise ValueError(f"{text[:20]} is not a number")
 
 
 def _user_error(code: str, message: str) -> UserError:

@@ -133,13 +133,16 @@ async def followed(target: GuestTarget, after: Mapping[str, int]) -> AsyncIterat
 
 async def _told(response: aiohttp.ClientResponse) -> AsyncIterator[dict[str, Any]]:
     """Yield the events, one for each line, until the agent or the guest ends the stream."""
-    rest = b""
+    rest = bytearray()
     async for piece in response.content.iter_any():
-        *lines, rest = (rest + piece).split(b"\n")
+        first, *others = piece.split(b"\n")
+        rest += first
+        for following in others:
+            if rest:
+                yield _read(rest, "follow")  # which empties it
+            rest += following
         if len(rest) > LARGEST_ANSWER:
             raise BadAnswer(_TOO_LARGE)
-        for line in filter(None, lines):
-            yield answer_in(line, "follow")
 
 
 async def put_file(
@@ -244,9 +247,9 @@ async def _one_answer(response: aiohttp.ClientResponse, op: str, session_id: UUI
             if len(answer) > LARGEST_ANSWER:
                 answer.clear()  # the traceback keeps it
                 raise BadAnswer(_TOO_LARGE)
-    if not answer:  # worth another try, which starts a guest
-        raise NodeUnreachable("the guest ended before it answered")
-    return _read(answer, op)
+        if not answer:  # worth another try, which starts a guest
+            raise NodeUnreachable("the guest ended before it answered")
+        return _read(answer, op)
 
 
 def _read(answer: bytearray, op: str) -> dict[str, Any]:
