@@ -19,7 +19,6 @@ from backendai.accounts.services import create_token, revoke_token
 from backendai.api.authentication import asking_token, user_of
 from backendai.api.other_bodies import MeBody, NewTokenBody, TokenBody, TokenRequest
 from backendai.api.paging import NewestFirst
-from backendai.api.parsing import StrictJSONParser
 
 
 class Me(GenericAPIView[User]):
@@ -41,7 +40,6 @@ class TokenList(ListAPIView[AccessToken]):
     queryset = AccessToken.objects.none()
     serializer_class = TokenBody
     pagination_class = NewestFirst
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.ACCOUNT,)
 
     def get_queryset(self) -> QuerySet[AccessToken]:

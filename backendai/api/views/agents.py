@@ -19,7 +19,6 @@ from backendai.api.agent_bodies import AgentChange, DrainRequest, JoinTokenBody,
 from backendai.api.authentication import superadmin_of, user_of
 from backendai.api.other_bodies import AgentBody
 from backendai.api.paging import ByName, NewestFirst
-from backendai.api.parsing import StrictJSONParser
 from backendai.cluster.agents import (
     change_agent,
     join_command,
@@ -59,7 +58,6 @@ class AgentView(GenericAPIView[Agent]):
     token_scopes = (Scope.ADMIN,)
     queryset = Agent.objects.none()
     serializer_class = AgentBody
-    parser_classes = [StrictJSONParser]
     filter_backends: list[Any] = []
 
     def find(self) -> Agent:
@@ -146,7 +144,6 @@ class JoinTokenList(ListAPIView[JoinToken]):
     queryset = JoinToken.objects.none()
     serializer_class = JoinTokenBody
     pagination_class = NewestFirst
-    parser_classes = [StrictJSONParser]
 
     def get_queryset(self) -> QuerySet[JoinToken]:
         """Return the visible tokens."""

@@ -17,7 +17,7 @@ from rest_framework.views import APIView
 
 from backendai.accounts.scopes import Scope
 from backendai.api.authentication import credential_of, user_of
-from backendai.api.parsing import StrictJSONParser, StrictSerializer
+from backendai.api.parsing import StrictSerializer
 from backendai.compute.app_models import LONGEST_APP_TITLE, PublicFor
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.app_settings import change_app
@@ -132,7 +132,6 @@ class SessionApp(APIView):
 class SessionAppSettings(APIView):
     """The settings of one app."""
 
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.SESSIONS,)
 
     @extend_schema(request=AppSettingsBody, responses={200: AppBody})
@@ -151,7 +150,6 @@ class SessionAppSettings(APIView):
 class SessionAppForEverybody(APIView):
     """Public access to an app."""
 
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.SESSIONS,)
 
     @extend_schema(request=PublicAppBody, responses={200: AppBody})

@@ -19,7 +19,6 @@ from backendai.accounts.services import change_domain, create_domain, delete_dom
 from backendai.api.authentication import user_of
 from backendai.api.named import policy_named, with_rows
 from backendai.api.paging import ByName
-from backendai.api.parsing import StrictJSONParser
 from backendai.api.people_bodies import DomainBody, DomainChange, NewDomainRequest
 from backendai.api.versions import check_seen, tag_of
 
@@ -31,7 +30,6 @@ class DomainList(ListAPIView[Domain]):
     serializer_class = DomainBody
     pagination_class = ByName
     filter_backends = []
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.ADMIN,)
 
     def get_queryset(self) -> QuerySet[Domain]:
@@ -52,7 +50,6 @@ class DomainDetail(GenericAPIView[Domain]):
     """One domain."""
 
     serializer_class = DomainBody
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.ADMIN,)
     filter_backends: list[Any] = []
 

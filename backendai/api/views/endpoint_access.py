@@ -22,7 +22,6 @@ from backendai.api.endpoint_bodies import (
 )
 from backendai.api.endpoint_rule_bodies import RuleBody, RulesRequest
 from backendai.api.paging import NewestFirst
-from backendai.api.parsing import StrictJSONParser
 from backendai.serving.models import AutoScalingRule, Endpoint, EndpointToken
 from backendai.serving.services.endpoints import set_rules
 from backendai.serving.services.tokens import create_token, revoke_token
@@ -35,7 +34,6 @@ class EndpointTokens(ListAPIView[EndpointToken]):
     serializer_class = EndpointTokenBody
     pagination_class = NewestFirst
     filter_backends: list[Any] = []
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.SESSIONS,)
 
     def get_queryset(self) -> QuerySet[EndpointToken]:
@@ -74,7 +72,6 @@ class EndpointRules(GenericAPIView[AutoScalingRule]):
     """The scaling rules of an endpoint."""
 
     serializer_class = RuleBody
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.SESSIONS,)
     filter_backends: list[Any] = []
 

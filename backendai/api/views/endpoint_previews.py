@@ -13,7 +13,6 @@ from rest_framework.response import Response
 from backendai.accounts.scopes import Scope
 from backendai.api.authentication import user_of
 from backendai.api.endpoint_bodies import EndpointRequest
-from backendai.api.parsing import StrictJSONParser
 from backendai.serving.previewing import preview_endpoint
 
 
@@ -21,7 +20,6 @@ class EndpointPreview(GenericAPIView[Any]):
     """Checking an endpoint without creating it."""
 
     serializer_class = EndpointRequest
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.SESSIONS,)
     filter_backends: list[Any] = []
 

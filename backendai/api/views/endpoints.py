@@ -30,7 +30,7 @@ from backendai.api.endpoint_bodies import (
 )
 from backendai.api.idempotency import idempotency_key
 from backendai.api.paging import ByName, NewestFirst
-from backendai.api.parsing import StrictJSONParser, StrictSerializer
+from backendai.api.parsing import StrictSerializer
 from backendai.serving.models import DesiredState, Endpoint, Revision, ScalingRecord
 from backendai.serving.services.endpoints import (
     change_endpoint,
@@ -53,7 +53,6 @@ class EndpointList(ListAPIView[Endpoint]):
     serializer_class = EndpointBody
     pagination_class = ByName
     filter_backends: list[Any] = []
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.SESSIONS,)
 
     def get_queryset(self) -> QuerySet[Endpoint]:
@@ -85,7 +84,6 @@ class EndpointDetail(GenericAPIView[Endpoint]):
     """One endpoint."""
 
     serializer_class = EndpointBody
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.SESSIONS,)
     filter_backends: list[Any] = []
 
@@ -157,7 +155,6 @@ class EndpointRevisions(ListAPIView[Revision]):
     serializer_class = RevisionBody
     pagination_class = NewestFirst
     filter_backends: list[Any] = []
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.SESSIONS,)
 
     def get_queryset(self) -> QuerySet[Revision]:
@@ -180,7 +177,6 @@ class EndpointRollBack(GenericAPIView[Endpoint]):
     """Returning to an earlier revision."""
 
     serializer_class = EndpointBody
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.SESSIONS,)
 
     @extend_schema(request=RollBackRequest, responses=EndpointBody)

@@ -34,7 +34,6 @@ from backendai.api.environment_bodies import (
     SshKeyRequest,
 )
 from backendai.api.paging import NewestFirst
-from backendai.api.parsing import StrictJSONParser
 from backendai.core.errors import NotFound
 
 
@@ -44,7 +43,6 @@ class SshKeyList(ListAPIView[SshKey]):
     queryset = SshKey.objects.none()
     serializer_class = SshKeyBody
     pagination_class = NewestFirst
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.ACCOUNT,)
 
     def get_queryset(self) -> QuerySet[SshKey]:
@@ -80,7 +78,6 @@ class Dotfiles(GenericAPIView[Dotfile]):
     queryset = Dotfile.objects.none()
     serializer_class = DotfileBody
     filter_backends: list[Any] = []
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.ACCOUNT,)
 
     def owner(self) -> Owner:
@@ -169,7 +166,6 @@ class Bootstrap(GenericAPIView[Any]):
     """The user's own bootstrap script."""
 
     serializer_class = BootstrapBody
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.ACCOUNT,)
 
     def get(self, request: Request) -> Response:

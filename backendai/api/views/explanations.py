@@ -16,7 +16,6 @@ from backendai.accounts.scopes import Scope
 from backendai.api.authentication import user_of
 from backendai.api.explanation_bodies import ExplanationBody
 from backendai.api.launch_bodies import LaunchRequest
-from backendai.api.parsing import StrictJSONParser
 from backendai.api.templated import spec_asked_for
 from backendai.compute.models import ComputeSession
 from backendai.planning.explain import explain
@@ -46,7 +45,6 @@ class SessionPreview(GenericAPIView[Any]):
     """Checking a launch without launching."""
 
     serializer_class = ExplanationBody
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.READ,)  # it changes nothing
 
     @extend_schema(request=LaunchRequest, responses=ExplanationBody)

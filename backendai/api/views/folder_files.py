@@ -30,7 +30,6 @@ from backendai.api.folder_file_bodies import (
     TrashBody,
     TrashQuery,
 )
-from backendai.api.parsing import StrictJSONParser
 from backendai.api.views.folders import visible_folder
 from backendai.storage.entries import FolderFiles, open_folder
 from backendai.storage.services import direct_ticket
@@ -52,7 +51,6 @@ class FolderDirectories(GenericAPIView[Any]):
     """Creating directories."""
 
     serializer_class = EntryBody
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.FOLDERS,)
 
     @extend_schema(request=DirectoryRequest, responses={201: EntryBody})
@@ -67,7 +65,6 @@ class FolderMoves(GenericAPIView[Any]):
     """Moving and renaming files."""
 
     serializer_class = EntryBody
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.FOLDERS,)
 
     @extend_schema(request=FolderMoveRequest, responses=EntryBody)
@@ -81,7 +78,6 @@ class FolderCopies(GenericAPIView[Any]):
     """Copying files."""
 
     serializer_class = EntryBody
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.FOLDERS,)
 
     @extend_schema(request=FolderMoveRequest, responses={200: EntryBody, 202: OperationBody})
@@ -98,7 +94,6 @@ class FolderDeletions(GenericAPIView[Any]):
     """Deleting files."""
 
     serializer_class = TrashBody
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.FOLDERS,)
 
     @extend_schema(request=DeletionRequest, responses={200: None, 202: OperationBody})
@@ -165,7 +160,6 @@ class FolderTrashRestore(GenericAPIView[Any]):
     """Restoring a file from the trash of its folder."""
 
     serializer_class = EntryBody
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.FOLDERS,)
 
     @extend_schema(request=ItemRestoreRequest, responses=EntryBody)
@@ -179,7 +173,6 @@ class FolderTicket(GenericAPIView[Any]):
     """Direct access to the file server of a folder."""
 
     serializer_class = FolderTicketBody
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.FOLDERS,)
 
     @extend_schema(request=FolderTicketRequest, responses=FolderTicketBody)

@@ -26,7 +26,6 @@ from backendai.api.folder_bodies import (
     FolderTransferRequest,
 )
 from backendai.api.paging import NewestFirst
-from backendai.api.parsing import StrictJSONParser
 from backendai.api.views.folders import shown_folders, visible_folder
 from backendai.core.errors import NotFound
 from backendai.storage.models import Folder, FolderGrant
@@ -51,7 +50,6 @@ class FolderShares(ListAPIView[FolderGrant]):
     serializer_class = FolderGrantBody
     pagination_class = NewestFirst
     filter_backends = []
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.FOLDERS,)
 
     def get_queryset(self) -> QuerySet[FolderGrant]:
@@ -157,7 +155,6 @@ class FolderTransfer(GenericAPIView[Any]):
     pagination_class = None
     filter_backends: list[Any] = []
     serializer_class = FolderBody
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.ADMIN, Scope.FOLDERS)
 
     @extend_schema(request=FolderTransferRequest, responses=FolderBody(many=True))

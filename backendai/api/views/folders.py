@@ -29,7 +29,6 @@ from backendai.api.folder_bodies import (
 from backendai.api.folder_filters import FolderFilter
 from backendai.api.idempotency import idempotency_key
 from backendai.api.paging import ByName
-from backendai.api.parsing import StrictJSONParser
 from backendai.core.errors import UserError
 from backendai.storage.models import Folder, StorageHost
 from backendai.storage.services import (
@@ -54,7 +53,6 @@ class FolderList(ListAPIView[Folder]):
     pagination_class = ByName
     filterset_class = FolderFilter
     filter_backends = [FiltersAskedFor]
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.FOLDERS,)
 
     def get_queryset(self) -> QuerySet[Folder]:
@@ -84,7 +82,6 @@ class FolderDetail(GenericAPIView[Folder]):
     """One folder."""
 
     serializer_class = FolderBody
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.FOLDERS,)
     filter_backends: list[Any] = []
 
@@ -112,7 +109,6 @@ class FolderRestore(GenericAPIView[Folder]):
     """Restoring a folder from the trash."""
 
     serializer_class = FolderBody
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.FOLDERS,)
 
     @extend_schema(request=FolderRestoreRequest, responses=FolderBody)
@@ -142,7 +138,6 @@ class FolderPurge(GenericAPIView[Folder]):
     """Deleting a folder in the trash permanently."""
 
     serializer_class = FolderBody
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.FOLDERS,)
 
     @extend_schema(request=FolderPurgeRequest, responses={202: None})
@@ -159,7 +154,6 @@ class FolderClone(GenericAPIView[Folder]):
     """Copying a folder."""
 
     serializer_class = FolderBody
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.FOLDERS,)
 
     @extend_schema(request=FolderCloneRequest, responses={201: FolderBody}, parameters=[KEY])

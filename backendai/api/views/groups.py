@@ -17,7 +17,6 @@ from backendai.api.authentication import superadmin_of, user_of
 from backendai.api.group_bodies import GroupSettingsBody
 from backendai.api.other_bodies import ResourceGroupBody
 from backendai.api.paging import ByName
-from backendai.api.parsing import StrictJSONParser
 from backendai.cluster.groups import change_group, create_group, delete_group
 from backendai.cluster.models import ResourceGroup
 from backendai.core.slots import decimal_text
@@ -31,7 +30,6 @@ class ResourceGroupList(ListAPIView[ResourceGroup]):
     queryset = ResourceGroup.objects.none()
     serializer_class = ResourceGroupBody
     pagination_class = ByName
-    parser_classes = [StrictJSONParser]
 
     def get_queryset(self) -> QuerySet[ResourceGroup]:
         """Return the groups that are available to the user."""
@@ -56,7 +54,6 @@ class ResourceGroupDetail(GenericAPIView[ResourceGroup]):
 
     token_scopes = (Scope.ADMIN,)
     serializer_class = ResourceGroupBody
-    parser_classes = [StrictJSONParser]
     filter_backends: list[Any] = []
 
     def get(self, request: Request, group: str) -> Response:
@@ -77,7 +74,6 @@ class ResourceGroupSettings(GenericAPIView[ResourceGroup]):
 
     token_scopes = (Scope.ADMIN,)
     serializer_class = GroupSettingsBody
-    parser_classes = [StrictJSONParser]
     filter_backends: list[Any] = []
 
     def get(self, request: Request, group: str) -> Response:

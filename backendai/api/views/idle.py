@@ -26,7 +26,6 @@ from backendai.api.idle_bodies import (
     merged_places,
 )
 from backendai.api.paging import ByName
-from backendai.api.parsing import StrictJSONParser
 from backendai.cluster.idle import delete_checker, write_checker
 from backendai.cluster.models import IdleChecker
 from backendai.compute.models import ComputeSession
@@ -40,7 +39,6 @@ class IdleCheckerList(ListAPIView[IdleChecker]):
     queryset = IdleChecker.objects.none()
     serializer_class = CheckerBody
     pagination_class = ByName
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.ADMIN,)
 
     def get_queryset(self) -> QuerySet[IdleChecker]:
@@ -65,7 +63,6 @@ class IdleCheckerDetail(GenericAPIView[IdleChecker]):
 
     queryset = IdleChecker.objects.none()
     serializer_class = CheckerBody
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.ADMIN,)
     filter_backends: list[Any] = []
 
@@ -108,7 +105,6 @@ class SessionIdleExtension(GenericAPIView[Any]):
     """Extending a warned session."""
 
     serializer_class = IdleChecksBody
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.SESSIONS,)
     filter_backends: list[Any] = []
 

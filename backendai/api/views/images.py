@@ -20,7 +20,6 @@ from backendai.api.authentication import user_of
 from backendai.api.filters import FiltersAskedFor, ImageFilter
 from backendai.api.image_bodies import ImageBody, ImageChange, image_values
 from backendai.api.paging import ByName
-from backendai.api.parsing import StrictJSONParser
 from backendai.api.permissions import SuperadminsWrite
 from backendai.catalog.images import change_image, delete_image
 from backendai.catalog.models import Image
@@ -50,7 +49,6 @@ class ImageDetail(RetrieveAPIView[Image]):
     lookup_url_kwarg = "image_id"
     permission_classes = [SuperadminsWrite]
     token_scopes = (Scope.ADMIN,)
-    parser_classes = [StrictJSONParser]
 
     def get_queryset(self) -> QuerySet[Image]:
         """Return the visible images."""

@@ -22,7 +22,6 @@ from backendai.api.authentication import user_of
 from backendai.api.filters import FiltersAskedFor
 from backendai.api.named import policy_named, project_named
 from backendai.api.paging import NewestFirst
-from backendai.api.parsing import StrictJSONParser
 from backendai.api.people_bodies import InvitationBody, InvitationRequest, NewInvitationBody
 from backendai.api.people_filters import InvitationFilter
 
@@ -35,7 +34,6 @@ class InvitationList(ListAPIView[Invitation]):
     pagination_class = NewestFirst
     filterset_class = InvitationFilter
     filter_backends = [FiltersAskedFor]
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.ADMIN,)
 
     def get_queryset(self) -> QuerySet[Invitation]:

@@ -20,7 +20,7 @@ from backendai.accounts.services.key_pairs import limit_key_pair
 from backendai.api.answers import Answer
 from backendai.api.authentication import user_of
 from backendai.api.named import policy_named
-from backendai.api.parsing import StrictJSONParser, StrictSerializer
+from backendai.api.parsing import StrictSerializer
 from backendai.core.errors import NotFound
 
 
@@ -62,7 +62,6 @@ class UserKeyPair(GenericAPIView[Any]):
     """One key pair of a user."""
 
     serializer_class = LimitedKeyPairBody
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.ADMIN,)
 
     @extend_schema(request=KeyPairLimitChange, responses=LimitedKeyPairBody)

@@ -17,7 +17,6 @@ from backendai.accounts.services.key_pairs import change_key_pair, create_key_pa
 from backendai.api.authentication import user_of
 from backendai.api.key_pair_bodies import KeyPairBody, KeyPairChange, KeyPairRequest, NewKeyPairBody
 from backendai.api.paging import NewestFirst
-from backendai.api.parsing import StrictJSONParser
 from backendai.compute.services.key_pairs import delete_key_pair
 
 
@@ -27,7 +26,6 @@ class KeyPairList(ListAPIView[KeyPair]):
     queryset = KeyPair.objects.none()
     serializer_class = KeyPairBody
     pagination_class = NewestFirst
-    parser_classes = [StrictJSONParser]
     token_scopes = tuple(Scope)
 
     def get_queryset(self) -> QuerySet[KeyPair]:
@@ -46,7 +44,6 @@ class KeyPairDetail(GenericAPIView[Any]):
     """One key pair."""
 
     serializer_class = KeyPairBody
-    parser_classes = [StrictJSONParser]
     token_scopes = tuple(Scope)
 
     @extend_schema(request=KeyPairChange, responses=KeyPairBody)

@@ -13,7 +13,7 @@ from rest_framework.response import Response
 from backendai.accounts.scopes import Scope
 from backendai.activity.notices import CHANNELS, CHOSEN, Channels, choices_of, choose
 from backendai.api.authentication import user_of
-from backendai.api.parsing import StrictJSONParser, StrictSerializer
+from backendai.api.parsing import StrictSerializer
 
 
 class ChannelsBody(StrictSerializer):
@@ -39,7 +39,6 @@ class NoticeChoices(GenericAPIView[Any]):
     """The notification settings of the user."""
 
     serializer_class = NoticeChoicesBody
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.ACCOUNT,)
     filter_backends: list[Any] = []
 

@@ -19,7 +19,7 @@ from backendai.api.authentication import user_of
 from backendai.api.image_bodies import OwnImageBody
 from backendai.api.job_bodies import JobBody
 from backendai.api.paging import ByName
-from backendai.api.parsing import StrictJSONParser, StrictSerializer
+from backendai.api.parsing import StrictSerializer
 from backendai.catalog.models import Image
 from backendai.catalog.shares import share_image, take_back_image
 from backendai.compute.models import ComputeSession
@@ -45,7 +45,6 @@ class SessionCommit(GenericAPIView[BackgroundJob]):
     """Saving a session as an image."""
 
     serializer_class = JobBody
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.SESSIONS,)
 
     @extend_schema(request=CommitRequest, responses={202: JobBody})
@@ -79,7 +78,6 @@ class OwnImageDetail(GenericAPIView[Image]):
 
     queryset = Image.objects.none()
     serializer_class = OwnImageBody
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.SESSIONS,)
 
     @extend_schema(request=CommitRequest, responses=OwnImageBody)
@@ -105,7 +103,6 @@ class OwnImageShares(GenericAPIView[Image]):
     """The projects that an own image is shared with."""
 
     serializer_class = OwnImageBody
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.SESSIONS,)
 
     @extend_schema(request=ShareRequest, responses={201: OwnImageBody})

@@ -22,7 +22,6 @@ from backendai.api.authentication import user_of
 from backendai.api.filters import FiltersAskedFor
 from backendai.api.named import domain_named, policy_named, project_named, with_rows
 from backendai.api.paging import NewestFirst
-from backendai.api.parsing import StrictJSONParser
 from backendai.api.people_bodies import NewUserRequest, PasswordRequest, PurgeRequest, UserBody, UserChange
 from backendai.api.people_filters import UserFilter
 from backendai.api.versions import check_seen, tag_of
@@ -43,7 +42,6 @@ class UserList(ListAPIView[User]):
     pagination_class = ByEmail
     filterset_class = UserFilter
     filter_backends = [FiltersAskedFor]
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.ADMIN,)
 
     def get_queryset(self) -> QuerySet[User]:
@@ -67,7 +65,6 @@ class UserDetail(GenericAPIView[User]):
     """One user."""
 
     serializer_class = UserBody
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.ADMIN,)
     filter_backends: list[Any] = []
 
@@ -95,7 +92,6 @@ class UserActivation(GenericAPIView[User]):
     """Activating a user."""
 
     serializer_class = UserBody
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.ADMIN,)
     active = True
 
@@ -116,7 +112,6 @@ class UserPassword(GenericAPIView[User]):
     """A user's password, set by an administrator."""
 
     serializer_class = UserBody
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.ADMIN,)
 
     @extend_schema(request=PasswordRequest, responses={204: None})
@@ -133,7 +128,6 @@ class UserPurge(GenericAPIView[User]):
     """Deleting all personal data of an account permanently."""
 
     serializer_class = UserBody
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.ADMIN,)
 
     @extend_schema(request=PurgeRequest, responses={204: None})

@@ -14,7 +14,6 @@ from rest_framework.response import Response
 
 from backendai.accounts.scopes import Scope
 from backendai.api.authentication import user_of
-from backendai.api.parsing import StrictJSONParser
 from backendai.api.pipeline_bodies import AtOnceRequest, BatchRunBody, RetryRequest
 from backendai.api.views.pipelines import run_body, runs_of
 from backendai.pipelines.models import Run
@@ -23,7 +22,6 @@ from backendai.pipelines.services.changing import cancel_run, pause_run, resume_
 
 class _Action(GenericAPIView[Run]):
     serializer_class = BatchRunBody
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.SESSIONS,)
     filter_backends: list[Any] = []
 

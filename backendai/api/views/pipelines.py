@@ -20,7 +20,7 @@ from backendai.accounts.scopes import Scope
 from backendai.api.authentication import signing_pair, user_of
 from backendai.api.idempotency import idempotency_key
 from backendai.api.paging import NewestFirst
-from backendai.api.parsing import BoundedSerializer, StrictJSONParser
+from backendai.api.parsing import BoundedSerializer
 from backendai.api.pipeline_bodies import (
     BatchRunBody,
     FailureBody,
@@ -81,7 +81,6 @@ class BatchRunList(ListAPIView[Run]):
     serializer_class = RunBriefBody
     pagination_class = NewestFirst
     filter_backends: list[Any] = []
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.SESSIONS,)
     launches = True
 
@@ -123,7 +122,6 @@ class BatchRunPreview(GenericAPIView[Run]):
     """Checking a run without launching it."""
 
     serializer_class = RunPreviewBody
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.SESSIONS,)
 
     @extend_schema(request=RunRequest, responses=RunPreviewBody)

@@ -19,7 +19,6 @@ from backendai.accounts.scopes import Scope
 from backendai.accounts.services.policies import delete_policy, write_policy
 from backendai.api.authentication import user_of
 from backendai.api.paging import ByName
-from backendai.api.parsing import StrictJSONParser
 from backendai.api.policy_bodies import PolicyBody, PolicyChange, PolicyRequest
 from backendai.cluster.slot_types import check_known
 
@@ -30,7 +29,6 @@ class PolicyList(ListAPIView[ResourcePolicy]):
     queryset = ResourcePolicy.objects.none()
     serializer_class = PolicyBody
     pagination_class = ByName
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.ADMIN,)
 
     def get_queryset(self) -> QuerySet[ResourcePolicy]:
@@ -55,7 +53,6 @@ class PolicyDetail(GenericAPIView[ResourcePolicy]):
 
     queryset = ResourcePolicy.objects.none()
     serializer_class = PolicyBody
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.ADMIN,)
     filter_backends: list[Any] = []
 

@@ -16,7 +16,6 @@ from rest_framework.response import Response
 from backendai.accounts.scopes import Scope
 from backendai.api.authentication import user_of
 from backendai.api.paging import ByRank
-from backendai.api.parsing import StrictJSONParser
 from backendai.api.permissions import SuperadminsWrite
 from backendai.api.preset_bodies import (
     AvailabilityBody,
@@ -42,7 +41,6 @@ class PresetList(ListAPIView[ResourcePreset]):
     pagination_class = ByRank
     permission_classes = [SuperadminsWrite]
     token_scopes = (Scope.ADMIN,)
-    parser_classes = [StrictJSONParser]
 
     def get_queryset(self) -> QuerySet[ResourcePreset]:
         """Return the visible presets."""
@@ -65,7 +63,6 @@ class PresetDetail(RetrieveAPIView[ResourcePreset]):
     lookup_url_kwarg = "preset_id"
     permission_classes = [SuperadminsWrite]
     token_scopes = (Scope.ADMIN,)
-    parser_classes = [StrictJSONParser]
 
     def get_queryset(self) -> QuerySet[ResourcePreset]:
         """Return the visible presets."""
@@ -92,7 +89,6 @@ class CheckPresets(GenericAPIView[Any]):
     serializer_class = AvailabilityBody
     token_scopes = (Scope.READ,)  # it changes nothing
     filter_backends: list[Any] = []
-    parser_classes = [StrictJSONParser]
 
     @extend_schema(request=CheckPresetsRequest, responses=AvailabilityBody)
     def post(self, request: Request) -> Response:

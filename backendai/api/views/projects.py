@@ -29,7 +29,6 @@ from backendai.api.authentication import user_of
 from backendai.api.filters import FiltersAskedFor
 from backendai.api.named import domain_named, policy_named, with_rows
 from backendai.api.paging import ByName, NewestFirst
-from backendai.api.parsing import StrictJSONParser
 from backendai.api.people_bodies import (
     MemberBody,
     MemberChange,
@@ -51,7 +50,6 @@ class ProjectList(ListAPIView[Project]):
     pagination_class = ByName
     filterset_class = ProjectFilter
     filter_backends = [FiltersAskedFor]
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.ADMIN,)
 
     def get_queryset(self) -> QuerySet[Project]:
@@ -75,7 +73,6 @@ class ProjectPage(GenericAPIView[Project]):
     """One project."""
 
     serializer_class = ProjectDetail
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.ADMIN,)
     filter_backends: list[Any] = []
 
@@ -112,7 +109,6 @@ class MemberList(ListAPIView[Membership]):
     serializer_class = MemberBody
     pagination_class = NewestFirst
     filter_backends = []
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.ADMIN,)
 
     def get_queryset(self) -> QuerySet[Membership]:
@@ -138,7 +134,6 @@ class MemberPage(GenericAPIView[Membership]):
     """One member of a project."""
 
     serializer_class = MemberBody
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.ADMIN,)
 
     @extend_schema(request=MemberChange, responses=MemberBody)

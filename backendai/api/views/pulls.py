@@ -17,7 +17,7 @@ from backendai.accounts.scopes import Scope
 from backendai.api.answers import Answer
 from backendai.api.authentication import user_of
 from backendai.api.job_bodies import JobBody
-from backendai.api.parsing import StrictJSONParser, StrictSerializer
+from backendai.api.parsing import StrictSerializer
 from backendai.catalog.models import Image, ImagePull
 from backendai.catalog.pulls import MOST_AGENTS, pulls_of, start_pull
 from backendai.cluster.models import Agent, ResourceGroup
@@ -57,7 +57,6 @@ class ImagePulls(GenericAPIView[Any]):
     """Pulling one image to agents."""
 
     serializer_class = PullsBody
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.ADMIN,)
 
     @extend_schema(responses=PullsBody)

@@ -14,7 +14,6 @@ from rest_framework.response import Response
 
 from backendai.accounts.scopes import Scope
 from backendai.api.authentication import user_of
-from backendai.api.parsing import StrictJSONParser
 from backendai.api.recent_bodies import RecentLaunchBody, RecentLaunchChange
 from backendai.compute.models import LaunchRecord
 from backendai.compute.services.recent import (
@@ -43,7 +42,6 @@ class RecentLaunchDetail(GenericAPIView[Any]):
     """One recent launch."""
 
     serializer_class = RecentLaunchBody
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.ACCOUNT,)
 
     @extend_schema(request=RecentLaunchChange, responses=RecentLaunchBody)

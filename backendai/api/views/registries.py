@@ -19,7 +19,7 @@ from backendai.api.answers import Answer
 from backendai.api.authentication import user_of
 from backendai.api.job_bodies import JobBody
 from backendai.api.paging import ByName
-from backendai.api.parsing import StrictJSONParser, StrictSerializer
+from backendai.api.parsing import StrictSerializer
 from backendai.catalog.models import Registry
 from backendai.catalog.registries import delete_registry, start_scan, write_registry
 from backendai.core.errors import NotFound, UserError
@@ -99,7 +99,6 @@ class RegistryList(ListAPIView[Registry]):
     queryset = Registry.objects.none()
     serializer_class = RegistryBody
     pagination_class = ByName
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.ADMIN,)
 
     def get_queryset(self) -> QuerySet[Registry]:
@@ -122,7 +121,6 @@ class RegistryDetail(RetrieveAPIView[Registry]):
 
     queryset = Registry.objects.none()
     serializer_class = RegistryBody
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.ADMIN,)
 
     def get_queryset(self) -> QuerySet[Registry]:

@@ -15,7 +15,6 @@ from rest_framework.response import Response
 from backendai.accounts.scopes import Scope
 from backendai.api.authentication import user_of
 from backendai.api.folder_bodies import FolderBody, KeepHomeRequest
-from backendai.api.parsing import StrictJSONParser
 from backendai.api.views.folders import host_named, shown_folder
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.home_keeping import keep_home
@@ -27,7 +26,6 @@ class SessionHome(GenericAPIView[Folder]):
 
     queryset = Folder.objects.none()
     serializer_class = FolderBody
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.SESSIONS, Scope.FOLDERS)
 
     @extend_schema(request=KeepHomeRequest, responses={202: FolderBody})

@@ -22,7 +22,6 @@ from backendai.api.filters import FiltersAskedFor, HistoryFilter, SessionFilter
 from backendai.api.idempotency import idempotency_key
 from backendai.api.launch_bodies import LaunchRequest
 from backendai.api.paging import NewestFirst
-from backendai.api.parsing import StrictJSONParser
 from backendai.api.session_bodies import (
     EndedManyBody,
     EndTimeRequest,
@@ -54,7 +53,6 @@ class SessionList(ListAPIView[ComputeSession]):
     pagination_class = NewestFirst
     filterset_class = SessionFilter
     filter_backends = [FiltersAskedFor]
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.SESSIONS,)
     launches = True
 
@@ -107,7 +105,6 @@ class SessionEnd(GenericAPIView[ComputeSession]):
     """Terminating a session."""
 
     serializer_class = SessionBody
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.SESSIONS,)
 
     @extend_schema(request=TerminateRequest, responses=SessionBody)
@@ -129,7 +126,6 @@ class SessionsEnd(GenericAPIView[Any]):
     """Terminating many sessions."""
 
     serializer_class = EndedManyBody
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.SESSIONS,)
 
     @extend_schema(
@@ -148,7 +144,6 @@ class SessionName(GenericAPIView[ComputeSession]):
     """The name of a session."""
 
     serializer_class = SessionBody
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.SESSIONS,)
 
     @extend_schema(request=RenameRequest, responses=SessionBody)
@@ -166,7 +161,6 @@ class SessionPriority(GenericAPIView[ComputeSession]):
     """The priority of a pending session."""
 
     serializer_class = SessionBody
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.SESSIONS,)
 
     @extend_schema(request=PriorityRequest, responses=SessionBody)
@@ -184,7 +178,6 @@ class SessionEndTime(GenericAPIView[ComputeSession]):
     """The latest end of a running session."""
 
     serializer_class = SessionBody
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.SESSIONS,)
 
     @extend_schema(request=EndTimeRequest, responses=SessionBody)

@@ -16,7 +16,6 @@ from rest_framework.response import Response
 from backendai.accounts.scopes import Scope
 from backendai.api.authentication import superadmin_of, user_of
 from backendai.api.paging import ByRank
-from backendai.api.parsing import StrictJSONParser
 from backendai.api.site_bodies import AnnouncementBody, SettingsBody, SlotTypeBody, SlotTypeChange
 from backendai.cluster.models import SlotType
 from backendai.cluster.site import announcements, change_site, stored_settings
@@ -41,7 +40,6 @@ class SlotTypeDetail(GenericAPIView[SlotType]):
 
     serializer_class = SlotTypeBody
     token_scopes = (Scope.ADMIN,)
-    parser_classes = [StrictJSONParser]
     filter_backends: list[Any] = []
 
     def get(self, request: Request, slot: str) -> Response:
@@ -72,7 +70,6 @@ class SiteSettingsView(GenericAPIView[Any]):
 
     serializer_class = SettingsBody
     token_scopes = (Scope.ADMIN,)
-    parser_classes = [StrictJSONParser]
     filter_backends: list[Any] = []
 
     def get(self, request: Request) -> Response:

@@ -14,7 +14,6 @@ from rest_framework.response import Response
 
 from backendai.accounts.scopes import Scope
 from backendai.api.authentication import user_of
-from backendai.api.parsing import StrictJSONParser
 from backendai.api.ssh_bodies import SshConfigBody, SshKeyWish, SshPrivateKeyBody, SshWayBody, SystemSessionBody
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.system_sessions import left_out, open_folders
@@ -84,7 +83,6 @@ class SessionSshKeyView(GenericAPIView[Any]):
     """The SSH key that opens only this session."""
 
     serializer_class = SshPrivateKeyBody
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.SESSIONS,)
 
     @extend_schema(request=SshKeyWish, responses={200: SshPrivateKeyBody})

@@ -16,7 +16,6 @@ from rest_framework.response import Response
 from backendai.accounts.scopes import Scope
 from backendai.api.authentication import user_of
 from backendai.api.paging import ByName
-from backendai.api.parsing import StrictJSONParser
 from backendai.api.permissions import SuperadminsWrite
 from backendai.api.storage_host_bodies import HostChange, HostRequest, StorageHostBody, WholeHostBody
 from backendai.storage.models import StorageHost
@@ -29,7 +28,6 @@ class StorageHostList(ListAPIView[StorageHost]):
     queryset = StorageHost.objects.none()
     serializer_class = WholeHostBody
     pagination_class = ByName
-    parser_classes = [StrictJSONParser]
     permission_classes = [SuperadminsWrite]
     token_scopes = (Scope.ADMIN,)
 
@@ -54,7 +52,6 @@ class StorageHostDetail(GenericAPIView[StorageHost]):
     """One storage host."""
 
     serializer_class = WholeHostBody
-    parser_classes = [StrictJSONParser]
     permission_classes = [SuperadminsWrite]
     token_scopes = (Scope.ADMIN,)
     filter_backends: list[Any] = []

@@ -18,7 +18,6 @@ from rest_framework.response import Response
 from backendai.accounts.scopes import Scope
 from backendai.api.authentication import user_of
 from backendai.api.paging import NewestFirst
-from backendai.api.parsing import StrictJSONParser
 from backendai.api.template_bodies import (
     ActivateRequest,
     RenderedBody,
@@ -49,7 +48,6 @@ class TemplateVersions(ListAPIView[TemplateVersion]):
     serializer_class = VersionBody
     pagination_class = ByNumber
     filter_backends: list[Any] = []
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.SESSIONS,)
 
     def get_queryset(self) -> QuerySet[TemplateVersion]:
@@ -91,7 +89,6 @@ class TemplateActivate(GenericAPIView[Any]):
     """The current version of a template."""
 
     serializer_class = TemplateDetailBody
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.SESSIONS,)
 
     @extend_schema(request=ActivateRequest, responses=TemplateDetailBody)
@@ -108,7 +105,6 @@ class TemplateRender(GenericAPIView[Any]):
     """Rendering a launch request from a template."""
 
     serializer_class = RenderedBody
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.READ,)  # it changes nothing
     filter_backends: list[Any] = []
 

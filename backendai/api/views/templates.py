@@ -18,7 +18,6 @@ from rest_framework.response import Response
 from backendai.accounts.scopes import Scope
 from backendai.api.authentication import user_of
 from backendai.api.paging import ByName
-from backendai.api.parsing import StrictJSONParser
 from backendai.api.template_bodies import TemplateBody, TemplateChange, TemplateDetailBody, TemplateRequest
 from backendai.api.yaml_answers import YAMLRenderer
 from backendai.templates.models import Template
@@ -38,7 +37,6 @@ class TemplateList(ListAPIView[Template]):
     serializer_class = TemplateBody
     pagination_class = ByName
     filter_backends: list[Any] = []
-    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.SESSIONS,)
 
     def get_queryset(self) -> QuerySet[Template]:
@@ -65,7 +63,6 @@ class TemplateDetail(GenericAPIView[Template]):
     queryset = Template.objects.none()
     serializer_class = TemplateDetailBody
     filter_backends: list[Any] = []
-    parser_classes = [StrictJSONParser]
     renderer_classes = [JSONRenderer, YAMLRenderer]
     token_scopes = (Scope.SESSIONS,)
 
