@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import ClassVar
 from uuid import UUID, uuid4
 
 import pytest
@@ -22,6 +23,7 @@ class StreamContract:
     prints_odd_lines = (
         r"printf '\377\376\233\n1%%\r2%%\r3%%\v\n'; yes 日 | head -n 9000 | tr -d '\n'; printf '\nlast\n'"
     )
+    odd_lines: ClassVar = [b"\xff\xfe\x9b\n", b"1%\r2%\r3%\x0b\n", "日".encode() * 9000 + b"\n", b"last\n"]
     prints_then_waits = "echo first; while [ ! -e go ]; do sleep 0.1; done; echo last"
     lets_it_go_on = b"touch go\n"
     question, answer = b"echo mark-$((40 + 2))\n", b"mark-42"
@@ -87,7 +89,7 @@ class StreamContract:
         spec = new_spec(session_type="batch", command=self.prints_odd_lines)
         await asyncio.to_thread(backend.start, spec)
         await asyncio.to_thread(ended_of, backend, spec.kernel_id)
-        lines = [b"\xff\xfe\x9b\n", b"1%\r2%\r3%\x0b\n", "日".encode() * 9000 + b"\n", b"last\n"]
+        lines = self.odd_lines
         kept = await asyncio.to_thread(backend.read_log, spec.kernel_id, limit=10**6)
         assert kept == (b"".join(lines), False)
         for count in range(1, 7):

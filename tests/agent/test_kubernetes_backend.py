@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from uuid import UUID, uuid4
 
 import pytest
@@ -221,6 +221,10 @@ def answer_of(ports: Ports, kernel_id: UUID) -> bytes:
 
 class TestKubernetesBackend(BackendContract):
     """The contract, with terminals that are plain shells."""
+
+    # The nodes of the test cluster keep logs as JSON, which has no bytes that are no text and splits at 16 KiB.
+    prints_odd_lines = r"printf '日\n1%%\r2%%\r3%%\v\n'; yes x | head -n 27000 | tr -d '\n'; printf '\nlast\n'"
+    odd_lines: ClassVar = ["日\n".encode(), b"1%\r2%\r3%\x0b\n", b"x" * 27000 + b"\n", b"last\n"]
 
     def clients_of(self, backend: Backend, kernel_id: UUID) -> int:
         return len(processes_of(kernel_id))

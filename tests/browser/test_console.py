@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import secrets
 from collections.abc import Iterator
 
 import pytest
@@ -222,22 +223,23 @@ def test_code_that_was_not_taken_is_kept_and_runs_once(visit: Visit, session_id:
     page.route_web_socket(re.compile("/runs/$"), pass_on)
     visitor.go(f"/sessions/{session_id}/console/")
     expect(page.locator("#console-state")).to_have_text("Connected")
-    cell = run(visitor, "once = globals().get('once', 0) + 1; print('ran', once)")
+    name = f"once_{secrets.token_hex(4)}"  # a second try of this test finds the session as the first one left it
+    cell = run(visitor, f"{name} = globals().get('{name}', 0) + 1; print('ran', {name})")
     expect(cell.locator(".console-stdout")).to_have_text("ran 1\n")
     assert len(lost) == 1, "the first frame never reached the portal"
     is_cut[0] = True
-    waiting = run(visitor, "twice = globals().get('twice', 0) + 1; print('then', twice)")
+    waiting = run(visitor, f"{name}2 = globals().get('{name}2', 0) + 1; print('then', {name}2)")
     expect(state_of(waiting)).to_have_text("Not sent yet")
     page.get_by_label("Code", exact=True).fill("a draft")
     page.reload()
-    cell = page.locator(".console-cell", has_text="print('then', twice)")
+    cell = page.locator(".console-cell", has_text=f"print('then', {name}2)")
     expect(state_of(cell)).to_have_text("Not sent yet")
     expect(page.get_by_label("Code", exact=True)).to_have_value("a draft")
     is_cut[0] = False
     expect(cell.locator(".console-stdout")).to_have_text("then 1\n")
     page.reload()
     expect(page.locator("#console-state")).to_have_text("Connected")
-    expect(page.locator(".console-cell", has_text="print('then', twice)")).to_have_count(1)
+    expect(page.locator(".console-cell", has_text=f"print('then', {name}2)")).to_have_count(1)
     expect(page.locator("#console-notice")).to_be_hidden()
 
 

@@ -25,11 +25,11 @@ _LARGEST_DEFINITION = 64 * 2**10
 _NO_DEFINITION = 66
 _PIECE = 32 * 1024
 # The program continues in its own session; its exit code is saved beside its log.
-_BEGIN = r"""
+_BEGIN = rf"""
 export BACKENDAI_APP="$0" BACKENDAI_APP_FOLDER=/tmp
 code=/tmp/.app-$0.$1.code; shift
-apart=$(command -v setsid || PATH=/usr/bin:/bin command -v setsid)
-$apart /bin/sh -c 'code=$1; shift; "$@"; echo $? >"$code"' run "$code" "$@" >/dev/null 2>&1 </dev/null &
+apart=$({TOOLS} command -v setsid) env=$({TOOLS} command -v env)
+$apart /bin/sh -c 'code=$1; shift; "$@"; echo $? >"$code"' run "$code" "$env" "$@" >/dev/null 2>&1 </dev/null &
 """.strip()
 _READ = f'{TOOLS}; [ -f "$0" ] || exit {_NO_DEFINITION}; head -c {_LARGEST_DEFINITION} "$0"'
 _LISTENS = f'{TOOLS}; cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | grep -qE ":$0 [0-9A-F]+:0000 0A "'
@@ -82,7 +82,7 @@ class PodServices(ServiceHost):
         self._pods.running(kernel_id)
         number = secrets.token_hex(4)
         told = [f"{name}={value}" for name, value in environ.items()]
-        words = [SH, "-c", _BEGIN, service, number, "/usr/bin/env", *told, SH, "-c", LAUNCH, service, *command]
+        words = [SH, "-c", _BEGIN, service, number, *told, SH, "-c", LAUNCH, service, *command]
         output, code = output_of(self._pods.api, pod_name(kernel_id), words)
         if code != 0:
             raise BackendError(f"{service} cannot be started: {output.decode(errors='replace')[:300]}")
