@@ -75,6 +75,7 @@ class RunBriefBody(serializers.Serializer[Any]):
     project = serializers.CharField()
     size = serializers.IntegerField(help_text="Elements of all steps.")
     counts = CountsBody()
+    waits = serializers.CharField(help_text="Why its first queued element waits; empty: none is queued.")
     at_once = serializers.IntegerField()
     on_failure = serializers.CharField()
     created_at = serializers.DateTimeField()
@@ -100,7 +101,6 @@ class BatchRunBody(RunBriefBody):
     parameters = serializers.DictField(child=serializers.JSONField())
     text = serializers.CharField(help_text="The document, without values of secrets and contents of files.")
     template = serializers.CharField(help_text="The version of the template that it is of; empty: none.")
-    waits = serializers.CharField(help_text="Why its first queued element waits; empty: none is queued.")
     steps = RunStepBody(many=True)
 
 
@@ -177,11 +177,11 @@ class RunPreviewBody(serializers.Serializer[Any]):
     steps = RunPreviewStepBody(many=True)
 
 
-def brief(run: Run, counts: Counts) -> dict[str, Any]:
+def brief(run: Run, counts: Counts, waits: str) -> dict[str, Any]:
     """Return the values of a run in a list."""
     same = ("id", "name", "kind", "message", "size", "at_once", "on_failure", "created_at", "ended_at")
     found = {name: getattr(run, name) for name in same}
-    told = {"status": status_of(run, counts), "counts": with_zeros(counts)}
+    told = {"status": status_of(run, counts), "counts": with_zeros(counts), "waits": waits}
     return found | told | {"owner": run.owner.email, "project": run.project.name}
 
 

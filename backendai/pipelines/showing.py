@@ -9,8 +9,9 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Case, CharField, Count, F, Prefetch, QuerySet, Value, When
+from django.db.models import Case, CharField, Count, F, Prefetch, QuerySet, Value, When, Window
 from django.db.models.fields.json import KeyTransform
+from django.db.models.functions import RowNumber
 
 from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.services.bulk import among
@@ -94,13 +95,16 @@ def status_of(run: Run, counts: Mapping[str, int]) -> str:
     return State.WAITING if run.status == Status.RUNNING and not counts.get(RUNNING) else run.status
 
 
-def first_wait(run: Run) -> str:
-    """Return why the first queued element waits; empty if none is queued. One query."""
-    queued = Task.objects.annotate(shown=shown_state()).filter(step__run=run, shown=QUEUED)
-    first = queued.select_related("session").order_by("session__queue_position", "step__place", "place").first()
-    if first is None or first.session is None:
-        return ""
-    return first.session.reason_text or Message("The scheduler has not looked at it yet.")
+def first_waits(runs: Collection[Run]) -> dict[UUID, str]:
+    """Return by run why its first queued element waits, without runs that have none; at most one query."""
+    if not runs:
+        return {}
+    order = [F("queue_position").asc(nulls_last=True), F("run_task__step__place").asc(), F("run_task__place").asc()]
+    turn = Window(RowNumber(), partition_by=F("run_id"), order_by=order)
+    queued = ComputeSession.objects.pending().filter(run_id__in=among([run.pk for run in runs]))
+    first = queued.filter(run_task__state=State.RELEASED).annotate(turn=turn).filter(turn=1)
+    unseen = Message("The scheduler has not looked at it yet.")
+    return {one.run_id: one.reason_text or unseen for one in first.only("run_id", "status_message", "status_reason")}
 
 
 def steps_of(run: Run) -> list[Step]:

@@ -48,7 +48,7 @@ def test_an_array_is_launched_followed_repaired_and_cancelled(alice: Caller, cas
     shown = alice.get(address).json()
     counts = shown["counts"]
     assert (shown["status"], counts["released"], counts["queued"], counts["running"]) == ("WAITING", 1, 1, 0)
-    assert shown["waits"] == "The scheduler has not looked at it yet."
+    assert shown["waits"] == "The scheduler has not looked at it yet." == alice.get(RUNS).json()["results"][0]["waits"]
     answer = alice.get(f"{address}explain/", index=1).json()
     assert answer["reasons"][0]["message"]
     assert alice.post(f"{address}pause/").json()["status"] == "PAUSED"

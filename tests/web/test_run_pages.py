@@ -17,6 +17,7 @@ from backendai.compute.status import Phase
 from backendai.compute.status import Status as SessionStatus
 from backendai.controller.group_pass import schedule
 from backendai.controller.pipelines import run_pipelines
+from backendai.core.messages import Message
 from backendai.pipelines.models import Run, Status, Step
 from backendai.storage.models import Folder
 from backendai.storage.services import create_folder
@@ -87,10 +88,10 @@ def test_a_run_waits_while_none_of_its_elements_runs_and_says_why(alice: Client,
     address = f"/runs/{run.pk}/"
     run_pipelines(timezone.now())
     schedule(make_group(), timezone.now())
-    for page in (text_of(alice, address), text_of(alice, "/runs/")):
+    for page in (text_of(alice, address), text_of(alice, "/runs/"), text_of(alice, "/")):
         assert ">Waiting</" in page and "64 queued" in page and "6 waiting" in page
         assert "64 launched" not in page and ">Running</" not in page
-    assert "No agent has room for 1 CPU core, 512 MiB of memory now: node-1 comes closest" in text_of(alice, address)
+        assert "No agent has room for 1 CPU core, 512 MiB of memory now: node-1 comes closest" in page
     seen = alice.get(f"{address}board/").context["mark"]
     move(ComputeSession.objects.filter(run_id=run.pk).values_list("pk", flat=True)[:1], SessionStatus.SCHEDULED,
          StatusCause(Phase.START), now=timezone.now())  # fmt: skip
@@ -100,6 +101,31 @@ def test_a_run_waits_while_none_of_its_elements_runs_and_says_why(alice: Client,
     assert ">Running</" in page and "1 running" in page and "63 queued" in page
     assert text_of(alice, address, state="RUNNING").count('class="cell ') == 1
     assert text_of(alice, address, state="QUEUED").count('class="cell ') == 63
+    assert "comes closest" not in text_of(alice, "/runs/"), "it runs"
+
+
+def test_each_row_has_the_reason_of_its_first_queued_element_in_a_fixed_number_of_queries(
+    alice: Client, cast: Cast, django_assert_num_queries: Any
+) -> None:
+    def wait(run: Run) -> None:
+        for place, session in enumerate(pending(run)):
+            message = Message("{run} waits at {place}.", run=run.name, place=place)
+            rows = ComputeSession.objects.filter(pk=session.pk)
+            rows.update(queue_position=place + 1, status_message=message)
+
+    runs = [launch(cast.alice, **ARRAY, name=f"sweep-{number}", array=3) for number in range(4)]
+    paused = launch(cast.alice, **ARRAY, name="paused", array=1)
+    assert alice.post(f"/runs/{paused.pk}/pause/").status_code == 302
+    run_pipelines(timezone.now())
+    alice.get("/runs/")
+    for some in (runs[:1], runs):
+        for run in some:
+            wait(run)
+        with django_assert_num_queries(5):
+            page = text_of(alice, "/runs/")
+        for run in some:
+            assert f"{run.name} waits at 0." in page and f"{run.name} waits at 1." not in page
+    assert page.count("The scheduler has not looked at it yet.") == 0, "and the paused one waits for no agent"
 
 
 def test_the_page_of_a_large_run_has_few_queries(alice: Client, cast: Cast, django_assert_max_num_queries: Any) -> None:

@@ -38,7 +38,7 @@ from backendai.pipelines.comparing import differences, last_good
 from backendai.pipelines.explaining import why_waits
 from backendai.pipelines.models import Run, State, Task
 from backendai.pipelines.services.creating import RunSpec, check_run, create_run
-from backendai.pipelines.showing import counts_of, failures_of, first_wait, step_counts, steps_of
+from backendai.pipelines.showing import counts_of, failures_of, first_waits, step_counts, steps_of
 
 _WITH = OpenApiParameter("with", UUID, description="Another run; default: the last good one of this name.")
 _STEP = OpenApiParameter("step", str, description="Its name; default: every step.")
@@ -89,10 +89,11 @@ class BatchRunList(ListAPIView[Run]):
         return runs_of(self.request)
 
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Return a page of runs with their counts."""
+        """Return a page of runs with their counts and reasons to wait."""
         page = self.paginate_queryset(self.get_queryset()) or []
-        counts = counts_of(page)
-        return self.get_paginated_response(RunBriefBody([brief(run, counts[run.pk]) for run in page], many=True).data)
+        counts, waits = counts_of(page), first_waits(page)
+        rows = [brief(run, counts[run.pk], waits.get(run.pk, "")) for run in page]
+        return self.get_paginated_response(RunBriefBody(rows, many=True).data)
 
     @extend_schema(
         request=RunRequest,
@@ -245,5 +246,6 @@ def run_body(run: Run) -> dict[str, Any]:
     steps = [step_body(step, counts[step.pk]) for step in steps_of(run)]
     total = sum(counts.values(), Counter[str]())
     same = ("text", "template", "parameters")
-    told = brief(run, total) | {"steps": steps, "waits": first_wait(run)} | {name: getattr(run, name) for name in same}
+    told = brief(run, total, first_waits([run]).get(run.pk, "")) | {"steps": steps}
+    told |= {name: getattr(run, name) for name in same}
     return dict(BatchRunBody(told).data)

@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from backendai.pipelines.explaining import Explanation, why_waits
 from backendai.pipelines.models import Run, State, Status, Step, Task
-from backendai.pipelines.showing import QUEUED, Counts, first_wait, own_values, state_of, step_counts
+from backendai.pipelines.showing import QUEUED, Counts, first_waits, own_values, state_of, step_counts
 from backendai.web.pipelines.graphs import graph_of
 from backendai.web.pipelines.parts import Parts
 from backendai.web.pipelines.rows import TONES, RunRow, StepRow, attempts_of, grid_of, parts_of, step_rows
@@ -123,7 +123,8 @@ def board_of(run: Run, query: QueryDict) -> Board:
     index = number_in(query, "index")
     element = _element(run, step, index) if index is not None or step.size == 1 else None
     counts = step_counts(run)
-    wait = first_wait(run) if any(of_step[QUEUED] for of_step in counts.values()) else ""
+    waits = first_waits([run]) if any(of_step[QUEUED] for of_step in counts.values()) else {}
+    wait = waits.get(run.pk, "")
     return Board(run, step, element, query, counts, wait, _mark_of(run, element, counts, wait))
 
 

@@ -19,6 +19,7 @@ from backendai.pipelines.showing import (
     Counts,
     StepOutline,
     counts_of,
+    first_waits,
     outline_of,
     shown_state,
     status_of,
@@ -56,10 +57,11 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """A run with the numbers of its elements."""
+    """A run with the numbers of its elements. ``wait``: why its first queued element waits."""
 
     run: Run
     parts: list[Part]
+    wait: str = ""
 
     @property
     def over(self) -> int:
@@ -107,14 +109,15 @@ class Grid:
 
 
 def rows_of(runs: Iterable[Run]) -> list[RunRow]:
-    """Return the runs with the numbers of their elements; one query."""
+    """Return the runs with the numbers of their elements; one query, and one more if an element is queued."""
     found = list(runs)
     counts = counts_of(found)
-    return [RunRow(run, parts_of(counts[run.pk], run.size)) for run in found]
+    waits = first_waits([run for run in found if counts[run.pk][QUEUED]])
+    return [RunRow(run, parts_of(counts[run.pk], run.size), waits.get(run.pk, "")) for run in found]
 
 
 def listed_runs(user: User, *, finished: bool, mine: bool, words: str) -> list[RunRow]:
-    """Return the runs shown above a list of sessions, the newest first. Two queries; one if there are no runs."""
+    """Return the runs shown above a list of sessions, the newest first. At most three queries."""
     visible: QuerySet[Run] = Run.objects.visible_to(user).select_related("owner")
     rows = visible.filter(owner=user) if mine else visible
     for word in words.replace("\0", "").split():
