@@ -163,6 +163,8 @@ window.portal = window.portal || {};
 // copies what was dragged over, and a file that is printed fills nobody's clipboard. Nobody reads it.
 (() => {
   const pressLasts = 5000; // ms
+  const againLasts = 3000; // ms
+  const modifiers = ["Control", "Shift", "Alt", "Meta"];
   const longest = 2 ** 20; // letters of base64
 
   // What a key does: "copy", "find", "leave", "paste" (the browser's own event brings the text), or "send".
@@ -183,11 +185,20 @@ window.portal = window.portal || {};
     }
   };
 
-  // `copy(text)` fills the clipboard.
-  portal.copyByMouse = (terminal, place, copy) => {
+  // Copies what is dragged over. Returns a function that takes what a program has just copied: once, before another key or press.
+  const copyByMouse = (terminal, place, copy) => {
     let isPressed = false;
     let pressedAt = -Infinity;
-    const press = ({ button }) => (isPressed = button === 0);
+    let given = { text: "", at: -Infinity };
+    const takeGiven = () => {
+      const { text, at } = given;
+      given = { text: "", at: -Infinity };
+      return performance.now() - at < againLasts ? text : "";
+    };
+    const press = ({ button }) => {
+      isPressed = button === 0;
+      takeGiven();
+    };
     place.addEventListener("mousedown", press, true);
     document.addEventListener("mouseup", () => {
       if (!isPressed) return;
@@ -198,9 +209,32 @@ window.portal = window.portal || {};
     terminal.parser.registerOscHandler(52, (data) => {
       const text = textOf(data);
       const isAsked = performance.now() - pressedAt < pressLasts;
-      if (text && isAsked) copy(text);
+      if (text && isAsked) {
+        copy(text);
+        given = { text, at: performance.now() };
+      }
       if (text) pressedAt = -Infinity;
       return true;
+    });
+    return takeGiven;
+  };
+
+  // Gives the keys and the mouse of a terminal what they do: `copy(text)`, `find()` and `leave()`. tmux drops its marking
+  // when it has copied it, so a Ctrl-C just after a drag finds none: it copies that text again instead of interrupting.
+  portal.bindTerminal = (terminal, place, { copy, find, leave }) => {
+    const takeGiven = copyByMouse(terminal, place, copy);
+    terminal.attachCustomKeyEventHandler((event) => {
+      const isMarked = terminal.hasSelection();
+      const given = event.type === "keydown" && !modifiers.includes(event.key) ? takeGiven() : "";
+      const does = portal.terminalKey(event, isMarked || given !== "");
+      if (does === "send") return true;
+      if (does !== "paste") event.preventDefault();
+      if (does === "copy") {
+        copy(isMarked ? terminal.getSelection() : given);
+        terminal.clearSelection();
+      }
+      ({ find, leave })[does]?.();
+      return false;
     });
   };
 })();
@@ -288,23 +322,6 @@ window.portal = window.portal || {};
     copiedUntil = setTimeout(() => (copied.textContent = ""), 1500);
     screen.terminal.focus();
   };
-  const bindKeys = ({ terminal }) => {
-    const acts = {
-      copy: () => {
-        copy(terminal.getSelection());
-        terminal.clearSelection();
-      },
-      find: () => showFind(true),
-      leave: () => document.getElementById("tab-terminal").focus(),
-    };
-    terminal.attachCustomKeyEventHandler((event) => {
-      const does = portal.terminalKey(event, terminal.hasSelection());
-      if (acts[does]) event.preventDefault();
-      acts[does]?.();
-      return does === "send";
-    });
-    portal.copyByMouse(terminal, box.querySelector(".screen"), copy);
-  };
 
   const open = () => {
     // Few lines, because they make drawing slower: where there is tmux, it keeps the past.
@@ -315,7 +332,8 @@ window.portal = window.portal || {};
     screen.terminal.onBinary((text) => sendBytes(Uint8Array.from(text, (letter) => letter.charCodeAt(0))));
     screen.terminal.onResize(sendSize);
     screen.terminal.onResize(recorder.resize);
-    bindKeys(screen);
+    const leave = () => document.getElementById("tab-terminal").focus();
+    portal.bindTerminal(screen.terminal, box.querySelector(".screen"), { copy, find: () => showFind(true), leave });
     connect();
     screen.terminal.focus();
     if (new URLSearchParams(location.search).get("terminal") === "window") tools.full(box.querySelector('[data-tool="full"]'));

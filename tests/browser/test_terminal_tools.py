@@ -193,6 +193,11 @@ def test_dragging_copies_and_ctrl_c_copies_only_what_is_marked(terminal: Page, s
     shells.sockets[-1].send(sent)
     expect(note).to_have_text("Copied")
     assert page.evaluate(clipboard) == "of tmux: é"
+    page.evaluate("navigator.clipboard.writeText('')")
+    interrupts = shells.said["2"].count(b"\x03")
+    page.keyboard.press("Control+C")
+    wait_until(page, lambda: page.evaluate(clipboard) == "of tmux: é", "Ctrl-C just after it copies again")
+    assert shells.said["2"].count(b"\x03") == interrupts
     shells.sockets[-1].send(b"\x1b]52;c;" + b64encode(b"stolen") + b"\x07drawn")
     screen(page).to_contain_text("drawn")
     assert page.evaluate(clipboard) == "of tmux: é", "one press, one copy"

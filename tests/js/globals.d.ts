@@ -229,7 +229,7 @@ declare var portal: {
   remember(name: string, value: unknown): void;
   feedOf(terminal: any, whenRoom: () => void): { take(bytes: Uint8Array): void; hasRoom(): boolean; restart(): void };
   terminalKey(event: { type: string; code: string } & Record<"ctrlKey" | "shiftKey" | "altKey" | "metaKey", boolean>, hasSelection: boolean): string;
-  copyByMouse(terminal: any, place: Part, copy: (text: string) => unknown): void;
+  bindTerminal(terminal: any, place: Part, acts: { copy: (text: string) => unknown; find: () => void; leave: () => void }): void;
   showTerminal(status: string): void;
   recorderOf(button: Part, notice: Tell): {
     stop(): void;

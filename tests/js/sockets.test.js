@@ -172,8 +172,18 @@ describe("copying from a terminal", () => {
     page.copies = [];
     let osc = null;
     page.marked = "";
-    const terminal = { hasSelection: () => page.marked !== "", getSelection: () => page.marked, parser: { registerOscHandler: (_, act) => (osc = act) } };
-    page.window.portal.copyByMouse(terminal, page.find("#place"), (text) => page.copies.push(text));
+    let hear = null;
+    const terminal = {
+      hasSelection: () => page.marked !== "", getSelection: () => page.marked, clearSelection: () => (page.marked = ""),
+      attachCustomKeyEventHandler: (act) => (hear = act), parser: { registerOscHandler: (_, act) => (osc = act) },
+    };
+    const acts = { copy: (text) => page.copies.push(text), find: () => page.copies.push("found"), leave: () => page.copies.push("left") };
+    page.window.portal.bindTerminal(terminal, page.find("#place"), acts);
+    page.drag = () => { page.mouse("p", "mousedown"); page.mouse("p", "mouseup"); };
+    // Whether the program gets the key.
+    page.key = (key, more = {}) =>
+      hear(new page.window.KeyboardEvent("keydown", { key, code: key.length === 1 ? `Key${key.toUpperCase()}` : `${key}Left`, ...more }));
+    page.ctrl = (key, more = {}) => page.key("Control", { ctrlKey: true }) && page.key(key, { ctrlKey: true, ...more });
     page.mouse = (selector, kind, button = 0) => page.find(selector).dispatchEvent(new page.window.MouseEvent(kind, { bubbles: true, button }));
     page.says = (text) => osc(`c;${Buffer.from(text).toString("base64")}`);
     page.osc = (data) => osc(data);
@@ -201,18 +211,34 @@ describe("copying from a terminal", () => {
   test("a program fills the clipboard once, after a press of the mouse, and reads it never", async () => {
     const page = begin();
     page.says("nobody pressed");
-    const drag = () => { page.mouse("p", "mousedown"); page.mouse("p", "mouseup"); };
-    drag();
+    page.drag();
     page.osc("c;?");
     page.osc("c;not base64!");
     page.says("é and 글");
     page.says("again");
-    drag();
+    page.drag();
     await page.pass(5000);
     page.says("too late");
-    drag();
+    page.drag();
     page.says("x".repeat(2 ** 20));
     assert.deepEqual(page.copies, ["é and 글"]);
+  });
+  test("Ctrl-C just after a drag in tmux copies once more, and the next one interrupts", async () => {
+    const page = begin();
+    page.drag();
+    page.says("of tmux");
+    assert.deepEqual([page.ctrl("c"), page.copies], [false, ["of tmux", "of tmux"]]);
+    assert.deepEqual([page.ctrl("c"), page.copies.length], [true, 2]);
+    const other = [() => page.key("l"), () => page.mouse("p", "mousedown", 2), () => page.pass(3000)];
+    for (const act of other) {
+      page.drag();
+      page.says("left behind");
+      await act();
+      assert.equal(page.ctrl("c"), true, "it is not meant as a copy");
+    }
+    page.marked = "marked";
+    assert.deepEqual([page.ctrl("c"), page.copies.at(-1), page.marked], [false, "marked", ""]);
+    assert.deepEqual([page.ctrl("f", { shiftKey: true }), page.ctrl("x", { shiftKey: true }), page.copies.slice(-2)], [false, false, ["found", "left"]]);
   });
 });
 
