@@ -49,6 +49,8 @@
     const id = link && !link.hash && !link.search && !link.target && !link.dataset.box && ofSession.exec(link.pathname)?.[1];
     if (!id || event.defaultPrevented || !portal.isPlain(event)) return;
     event.preventDefault();
+    // The second hit of a double click goes through a button of the row that the first one has disabled or removed.
+    if (event.detail > 1) return;
     document.getElementById("session-box").close();
     history.pushState({ drawer: (history.state?.drawer || 0) + 1 }, "", addressWith(id));
     told = id;

@@ -26,6 +26,28 @@ describe("dialogs", () => {
   });
 });
 
+describe("the panel of a session", () => {
+  test("opens by a click on its row, and not by the second hit of a double click on a button there", async () => {
+    const id = "11111111-2222-3333-4444-555555555555";
+    const html = `<div id="session-list"><a href="/sessions/${id}/">mine</a></div><dialog id="session-box"><div id="session-box-body"></div></dialog>
+      <dialog id="session-drawer"><a id="drawer-page"></a><div id="drawer-inside"><div id="drawer-body"></div></div></dialog>`;
+    const page = open(html, ["session-boxes", "session-drawer"]);
+    page.answer = () => new Response('<h2 data-title="mine">mine</h2>');
+    page.window.portal.beginPanel = () => {};
+    const hit = (detail) => {
+      const event = new page.window.MouseEvent("click", { bubbles: true, cancelable: true, detail });
+      page.find("#session-list a").dispatchEvent(event);
+      return event.defaultPrevented;
+    };
+    assert.equal(hit(2), true, "the page of the session is not opened either");
+    await page.pass(0);
+    assert.deepEqual([page.fetched.length, page.find("#session-drawer").open, page.search], [0, false, ""]);
+    hit(1);
+    await page.pass(0);
+    assert.deepEqual([page.fetched.length, page.find("#session-drawer").open, page.search], [1, true, `?session=${id}`]);
+  });
+});
+
 describe("what comes before the scripts of a page", () => {
   const begin = () => {
     const page = open('<button type="button" id="one">One</button><button id="two">Two</button><a href="#there" data-box="x" id="row">Row</a><a href="#plain" id="plain">Plain</a><div id="zone"></div>', ["theme"], { isReady: false });
