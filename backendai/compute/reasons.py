@@ -140,6 +140,7 @@ REASONS: dict[str, Reason] = {
     "container-missing": _fault(Message("The container disappeared from the agent."), is_retriable=False),
     "backend-error": _fault(Message("The agent could not carry out the request.")),
 }
+BY_ADMINISTRATOR = frozenset({"admin-requested", "force-terminated"})  # of ends that the owner did not request
 # An agent of another version may send an unknown code, which counts as a fault.
 _UNKNOWN = _fault("", is_retriable=False)
 _ASKED_FOR = Reason(ReasonKind.REQUEST, "")

@@ -11,6 +11,7 @@ from backendai.accounts.models import User
 from backendai.activity.models import AccessNotice
 from backendai.activity.notices import NoticeKind
 from backendai.compute.notice_models import SessionNotice
+from backendai.compute.reasons import BY_ADMINISTRATOR
 from backendai.compute.services.unknown_notifications import UnknownOn
 from backendai.core.messages import Message
 from backendai.pipelines.models import Run, State, Status
@@ -86,7 +87,9 @@ def _subject(notice: SessionNotice) -> str:
         NoticeKind.STARTED: _("%(name)s has started"),
         NoticeKind.FINISHED: _("%(name)s has finished successfully"),
         NoticeKind.FAILED: _("%(name)s has failed"),
-        NoticeKind.ENDED: _("%(name)s was ended by the platform"),
+        NoticeKind.ENDED: _("%(name)s was ended by an administrator")
+        if notice.session.status_reason in BY_ADMINISTRATOR
+        else _("%(name)s was ended by the platform"),
         NoticeKind.ENDING: _("%(name)s will end soon"),
         NoticeKind.IDLE: _("%(name)s is idle and will end soon"),
         NoticeKind.APP_CLOSED: _("%(name)s: public access has ended"),
@@ -99,7 +102,9 @@ def _text(notice: SessionNotice) -> str:
         NoticeKind.STARTED: _("Your session %(name)s has started."),
         NoticeKind.FINISHED: _("Your session %(name)s has finished successfully."),
         NoticeKind.FAILED: _("Your session %(name)s has failed."),
-        NoticeKind.ENDED: _("Your session %(name)s was ended by the platform."),
+        NoticeKind.ENDED: _("Your session %(name)s was ended by an administrator.")
+        if notice.session.status_reason in BY_ADMINISTRATOR
+        else _("Your session %(name)s was ended by the platform."),
         NoticeKind.ENDING: _("Your session %(name)s will end soon."),
         NoticeKind.IDLE: _("Your session %(name)s is idle and will end soon."),
         NoticeKind.APP_CLOSED: _("Public access to an app of your session %(name)s has ended."),

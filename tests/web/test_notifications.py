@@ -15,8 +15,12 @@ from backendai.accounts.models import User
 from backendai.activity import jobs
 from backendai.activity.models import BackgroundJob
 from backendai.activity.notices import NoticeKind
+from backendai.compute.models import ComputeSession
 from backendai.compute.notice_models import SessionNotice
+from backendai.compute.reasons import REASONS
+from backendai.compute.services.ending import terminate_session
 from backendai.compute.status import Status
+from backendai.web.news.lines import headline, sentence
 from tests.cast import Cast
 from tests.factories import make_running_session, make_session
 from tests.web.conftest import HTMX
@@ -103,3 +107,32 @@ def test_a_batch_session_that_failed_has_the_same_status_as_in_the_list(cast: Ca
     type(session).objects.filter(pk=session.pk).update(**ended)
     text = browse(cast.alice).get(reverse(LIST), **HTMX).content.decode()
     assert re.findall(r'<span class="status[^>]*>(\w+)<', text) == ["Failed"]
+
+
+def test_an_end_by_an_administrator_is_told_as_such_and_once(cast: Cast, browse: Browse) -> None:
+    session = make_running_session(cast.alice)
+    terminate_session(session, cast.dana)
+    for address in (LIST, "web:cards"):
+        text = re.sub(r"<[^>]+>", "", browse(cast.alice).get(reverse(address), **HTMX).content.decode())
+        assert "Ended by an administrator: dana@example.com" in text and text.count("Ended by") == text.count(
+            "Ended by an administrator"
+        )
+        assert "platform" not in text
+
+
+def test_no_notification_says_the_words_of_its_headline_again(cast: Cast, browse: Browse) -> None:
+    session = make_running_session(cast.alice)
+    for kind in NoticeKind:
+        rows = {"session": session, "owner": cast.alice, "kind": kind}
+        SessionNotice.objects.update_or_create(rows, session=session, kind=kind)
+    SessionNotice.objects.filter(kind__in=["idle", "ending"]).update(due_at=timezone.now())
+    text = browse(cast.alice).get(reverse(LIST), **HTMX).content.decode()
+    lines = re.findall(r"<div><span(?: class=\"job-status[^>]*)?>.*?</div>", text)
+    assert len(lines) == len(NoticeKind)
+    for line in lines:
+        said = re.sub(r"<[^>]+>", "", line).split()
+        assert said.count("ends") + said.count("Ends") < 2, said
+    for code in REASONS.keys() - {"user-requested"}:  # of which nobody is notified
+        row = SessionNotice(session=ComputeSession(status=Status.TERMINATED, status_reason=code))
+        row.kind = NoticeKind.FAILED if REASONS[code].fails else NoticeKind.ENDED
+        assert not sentence(row).startswith(headline(row).split()[0]), code

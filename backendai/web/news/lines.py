@@ -9,6 +9,9 @@ from backendai.activity.models import AccessNotice
 from backendai.activity.notices import NoticeKind
 from backendai.compute.models import ComputeSession
 from backendai.compute.notice_models import SessionNotice
+from backendai.compute.reasons import BY_ADMINISTRATOR
+from backendai.core.messages import values_of
+from backendai.texts.isolation import isolated
 from backendai.texts.messages import in_words
 
 _TONES = {NoticeKind.FAILED: "bad", NoticeKind.ENDED: "wait", NoticeKind.ENDING: "wait", NoticeKind.IDLE: "wait"}
@@ -45,7 +48,7 @@ def headline(notice: SessionNotice) -> str:
         NoticeKind.STARTED: _("Started after its wait"),
         NoticeKind.FINISHED: _("Finished successfully"),
         NoticeKind.FAILED: _("Failed"),
-        NoticeKind.ENDED: _("Ended by the platform"),
+        NoticeKind.ENDED: _("Ended by an administrator") if _has_ender(notice) else _("Ended by the platform"),
         NoticeKind.ENDING: _("Ends soon"),
         NoticeKind.IDLE: _("Idle"),
         NoticeKind.APP_CLOSED: _("Public access has ended"),
@@ -54,8 +57,11 @@ def headline(notice: SessionNotice) -> str:
 
 
 def sentence(notice: SessionNotice) -> str:
-    """Return the reason of a notification in a sentence; empty if there is nothing to add."""
+    """Return what the headline of a notification does not say: a sentence, or an administrator's address; empty if
+    there is nothing to add."""
     session: ComputeSession = notice.session
+    if _has_ender(notice):
+        return isolated(str(values_of(session.reason_text).get("user", "")))
     if notice.kind in (NoticeKind.FAILED, NoticeKind.ENDED):
         return in_words(session.reason_text)
     if _is_over(notice):
@@ -76,6 +82,11 @@ def tone(notice: SessionNotice) -> str:
 def icon_of(notice: SessionNotice) -> str:
     """Return the name of a notification's icon."""
     return _ICONS.get(NoticeKind(notice.kind), "info-circle")
+
+
+def _has_ender(notice: SessionNotice) -> bool:
+    """Return whether the notification tells of an end that an administrator requested."""
+    return notice.kind == NoticeKind.ENDED and notice.session.status_reason in BY_ADMINISTRATOR
 
 
 def _is_over(notice: SessionNotice) -> bool:

@@ -53,8 +53,8 @@ def _context(request: PageRequest) -> dict[str, Any]:
             _("The session could not be started, or its program failed. Failures of endpoints, too."),
         ),
         NoticeKind.ENDED: (
-            _("A session is ended by the platform"),
-            _("The session was idle, reached a time limit, or was on an agent that was drained."),
+            _("A session is ended by the platform or an administrator"),
+            _("It was idle, reached a time limit, was on an agent that was drained, or an administrator ended it."),
         ),
         NoticeKind.ENDING: (
             _("A session will end soon"),
