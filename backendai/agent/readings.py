@@ -12,7 +12,8 @@ from backendai.wire.live import DeviceUse
 class Reading:
     """``run`` identifies the measured container or process; only counters of the same run can be subtracted.
 
-    ``cpu_seconds``, ``net_`` and ``io_`` bytes are counters; ``mem_bytes`` is a level. None: not measurable.
+    ``cpu_seconds``, ``net_`` and ``io_`` bytes are counters, and so is ``memory_kills``: programs that ended at the
+    memory limit. ``mem_bytes`` is a level. None: not measurable.
     ``devices``: the use of accelerators by id, where the backend itself measures it.
     """
 
@@ -23,4 +24,5 @@ class Reading:
     net_tx: int | None = None
     io_read: int | None = None
     io_write: int | None = None
+    memory_kills: int | None = None
     devices: Mapping[str, DeviceUse] = field(default_factory=dict)

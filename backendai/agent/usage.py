@@ -128,6 +128,7 @@ def _usage(kernel: KernelSighting, before: Reading, after: Reading, seconds: flo
         seconds=round(seconds, 3),
         cpu=None if spent is None else spent / seconds,
         mem_bytes=after.mem_bytes,
+        memory_kills=None if after.memory_kills is None else min(after.memory_kills, 2**31 - 1),
         **{name: _whole(_grown(getattr(before, name), getattr(after, name))) for name in _COUNTERS},
     )
 

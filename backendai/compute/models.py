@@ -290,6 +290,11 @@ class Kernel(models.Model):
         null=True, editable=False, help_text=Message("The restart waits for this time.")
     )
     devices = models.JSONField(default=dict, blank=True, help_text="By slot and device id, the decimal amount.")
+    # Of an earlier start if that was before ``started_at``.
+    memory_kills = models.PositiveIntegerField(
+        default=0, db_default=0, editable=False, help_text="Programs in it that were ended at the memory limit."
+    )
+    memory_killed_at = models.DateTimeField(null=True, editable=False, help_text="When that was noticed last.")
     is_unconfirmed = models.BooleanField(default=False, help_text="Its agent has not confirmed its end.")
     forced_at = models.DateTimeField(null=True, blank=True, help_text="When its agent was ordered to kill it at once.")
     steps = models.JSONField(default=list, blank=True, help_text="Completed steps of its start, with times.")

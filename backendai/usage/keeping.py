@@ -11,13 +11,14 @@ from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import OuterRef, Subquery, TextField
+from django.db.models import Case, F, OuterRef, Subquery, TextField, When
 from django.db.models.functions import Cast
 
 from backendai.cluster.models import Agent
 from backendai.compute.models import Kernel
 from backendai.compute.services.bulk import among
 from backendai.compute.services.ledger import slots_of
+from backendai.compute.services.reports import note_memory_kills
 from backendai.compute.status import PLACED
 from backendai.core.slots import MILLI, Slots, parse_amount
 from backendai.usage.models import UsageSample
@@ -43,6 +44,11 @@ class _Held:
     devices: Mapping[str, Mapping[str, str]]
     since: datetime | None
     holder: tuple[int, str, str, int]
+    memory_kills: int
+
+    def is_of(self, agent: Agent, usage: KernelUsage) -> bool:
+        """Return whether the agent holds the kernel in that generation."""
+        return (self.agent_id, self.generation) == (agent.pk, usage.generation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +68,7 @@ def keep(reports: Iterable[Report], now: datetime) -> int:
 
     Only kernels that the agents hold in that generation count. Nothing counts twice: a sample never begins before the
     previous one has ended. Measurements older than ten minutes or in the future are dropped. Three statements for any
-    number of agents and kernels.
+    number of agents and kernels, and three more when the memory limit has ended programs.
     """
     timely = [(agent, report, at) for agent, report in reports if (at := _moment(agent, report, now)) is not None]
     ids = {usage.kernel_id for _, report, _ in timely for usage in report.kernels}
@@ -73,6 +79,7 @@ def keep(reports: Iterable[Report], now: datetime) -> int:
         samples = {one.kernel_id: one for one in _samples(timely, held)}  # of one told twice, the last
         written = add_samples((one.kernel_id, one.at, one.columns) for one in samples.values())
         add_used(_amounts(samples[kernel_id] for kernel_id in written))
+        note_memory_kills(_memory_kills(timely, held), now)
     return len(written)
 
 
@@ -89,6 +96,7 @@ def _held(ids: set[UUID]) -> dict[UUID, _Held]:
     rows = Kernel.objects.filter(pk__in=among(ids), status__in=PLACED).order_by().values_list(
         "pk", "agent_id", "generation", Cast("slots", TextField()), "devices", "started_at", Subquery(newest),
         "session__resource_group_id", "session__owner_id", "session__project_id", "session__project__domain_id",
+        Case(When(memory_killed_at__gte=F("started_at"), then=F("memory_kills")), default=0),
     )  # fmt: skip
     return {
         pk: _Held(
@@ -98,8 +106,9 @@ def _held(ids: set[UUID]) -> dict[UUID, _Held]:
             devices=devices,
             since=max(filter(None, [started_at, last]), default=None),
             holder=(group, str(owner), str(project), domain),
+            memory_kills=kills,
         )
-        for pk, agent_id, generation, slots, devices, started_at, last, group, owner, project, domain in rows
+        for pk, agent_id, generation, slots, devices, started_at, last, group, owner, project, domain, kills in rows
     }
 
 
@@ -107,11 +116,24 @@ def _samples(timely: Iterable[tuple[Agent, UsageReport, datetime]], held: Mappin
     for agent, report, at in timely:
         for usage in report.kernels:
             kernel = held.get(usage.kernel_id)
-            if kernel is None or (kernel.agent_id, kernel.generation) != (agent.pk, usage.generation):
+            if kernel is None or not kernel.is_of(agent, usage):
                 continue
             seconds = usage.seconds if kernel.since is None else min(usage.seconds, (at - kernel.since).total_seconds())
             if seconds >= _SHORTEST:
                 yield _sample(usage, kernel, report.devices, at, seconds)
+
+
+def _memory_kills(timely: Iterable[tuple[Agent, UsageReport, datetime]], held: Mapping[UUID, _Held]) -> dict[UUID, int]:
+    """Return by kernel how many programs the memory limit has ended, if these are more than known."""
+    return {
+        usage.kernel_id: usage.memory_kills
+        for agent, report, _ in timely
+        for usage in report.kernels
+        if usage.memory_kills
+        and (kernel := held.get(usage.kernel_id)) is not None
+        and kernel.is_of(agent, usage)
+        and usage.memory_kills > kernel.memory_kills
+    }
 
 
 def _sample(

@@ -25,8 +25,9 @@ Cores = Annotated[float | None, AfterValidator(_cores)]
 
 
 class KernelUsage(Message):
-    """A kernel's use over ``seconds``. ``cpu``: the mean in cores. ``mem_bytes``: the memory at the end. The other
-    fields: bytes transferred. None: not measurable."""
+    """A kernel's use over ``seconds``. ``cpu``: the mean in cores. ``mem_bytes``: the memory at the end.
+    ``memory_kills``: the programs that were ended at the memory limit since the kernel's start. The other fields: bytes
+    transferred. None: not measurable."""
 
     kernel_id: UUID
     generation: Generation
@@ -37,6 +38,7 @@ class KernelUsage(Message):
     net_tx: Size = None
     io_read: Size = None
     io_write: Size = None
+    memory_kills: int | None = Field(default=None, ge=0, lt=2**31)
 
 
 class DeviceUsage(DeviceUse):

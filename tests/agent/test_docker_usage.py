@@ -98,6 +98,19 @@ def test_memory_that_a_program_holds_is_seen(backend: DockerBackend, new_spec: N
     until(lambda: (measured(backend, spec).mem_bytes or 0) > 16 * MIB)
 
 
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_a_program_that_the_memory_limit_ended_is_counted_while_the_kernel_goes_on(
+    backend: DockerBackend, new_spec: NewSpec, monkeypatch: pytest.MonkeyPatch, is_seen: bool
+) -> None:
+    if not is_seen:
+        monkeypatch.setattr("backendai.agent.backends.docker_usage.folders_of", lambda pid: {})
+    spec = new_spec(
+        session_type="batch", command="tail /dev/zero; exec sleep 1000", slots={"cpu": "1", "mem": str(32 * MIB)}
+    )
+    backend.start(spec)
+    until(lambda: measured(backend, spec).memory_kills == 1)
+
+
 def test_the_engine_tells_where_its_files_cannot_be_seen(
     engine: APIClient, backend: DockerBackend, burning: KernelSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:

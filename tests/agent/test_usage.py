@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,13 @@ import pytest
 from backendai.agent.accelerators.base import ProcessUse, Use
 from backendai.agent.accelerators.inventory import Accelerators
 from backendai.agent.accelerators.tally import DeviceReadings
+from backendai.agent.backends import kubernetes_usage
 from backendai.agent.backends.abilities import Measuring
 from backendai.agent.backends.base import BackendError
 from backendai.agent.backends.cgroup_counters import Counters, folders_of, network_bytes, read
+from backendai.agent.backends.process_folder import KernelFolder
+from backendai.agent.backends.process_runner import start_time
+from backendai.agent.backends.process_usage import readings_of
 from backendai.agent.backends.simulated import SimulatedBackend, SimulatedDurations
 from backendai.agent.readings import Reading
 from backendai.agent.usage import UsageSampler
@@ -81,6 +86,27 @@ def test_it_tells_by_how_much_counters_grew() -> None:
     (usage,) = told.kernels
     assert (usage.kernel_id, usage.generation, usage.seconds) == (bench.kernel_id, 3, 10.0)
     assert (usage.cpu, usage.mem_bytes, usage.net_rx, usage.net_tx, usage.io_write) == (1.5, 9, 60, None, 0)
+
+
+def test_programs_that_the_memory_limit_ended_are_told_as_their_number_since_the_start() -> None:
+    bench = Bench()
+    bench.round(memory_kills=2)
+    bench.round(memory_kills=2)
+    told = bench.sampler.report()
+    assert told is not None and told.kernels[0].memory_kills == 2, "also those before the first look"
+
+
+def test_pods_and_native_kernels_count_the_programs_that_the_memory_limit_ended(tmp_path: Path) -> None:
+    pod = kubernetes_usage.reading_of("run", "usage_usec 1000000\nmemory 500\nkills oom_kill 4\n")
+    assert pod is not None and (pod.cpu_seconds, pod.memory_kills) == (1.0, 4)
+    old = kubernetes_usage.reading_of("run", "usage_usec 1000000\nkills \n")
+    assert old is not None and old.memory_kills is None
+    kernel = KernelFolder(write(tmp_path / str(uuid4()), {}))
+    kernel.write("runner", {"pid": os.getpid(), "started": start_time(os.getpid())})
+    assert readings_of([kernel])[kernel.kernel_id].memory_kills is None, "it has no group"
+    group = write(tmp_path / "group", {"memory.events": "oom 1\noom_kill 1\n"})
+    kernel.write("launch", {"cgroups": [str(tmp_path / "gone"), str(group)]})
+    assert readings_of([kernel])[kernel.kernel_id].memory_kills == 1
 
 
 def test_another_container_does_not_go_on_from_the_counters_of_the_one_before() -> None:
@@ -206,11 +232,12 @@ def test_it_reads_a_group_of_version_2(tmp_path: Path) -> None:
         "cpu.stat": "usage_usec 2500000\nuser_usec 2000000\n",
         "memory.current": "1000\n",
         "memory.stat": "anon 500\ninactive_file 300\n",
+        "memory.events": "low 0\nhigh 0\nmax 9\noom 4\noom_kill 3\n",
         "io.stat": "8:0 rbytes=10 wbytes=20 rios=1 wios=2 dbytes=0 dios=0\n8:16 rbytes=1 wbytes=2 rios=1 wios=1\n",
     }
     write(tmp_path / "cg/system.slice/docker-abc.scope", group)
     folders = folders_of(7, proc=tmp_path / "proc", mount=tmp_path / "cg")
-    assert read(folders) == Counters(cpu_seconds=2.5, mem_bytes=700, io_read=11, io_write=22)
+    assert read(folders) == Counters(cpu_seconds=2.5, mem_bytes=700, io_read=11, io_write=22, memory_kills=3)
 
 
 def test_it_reads_groups_of_version_1(tmp_path: Path) -> None:
@@ -218,11 +245,12 @@ def test_it_reads_groups_of_version_1(tmp_path: Path) -> None:
     write(tmp_path / "proc/7", {"cgroup": lines})
     write(tmp_path / "cg/cpuacct/docker/abc", {"cpuacct.usage": "2500000000\n"})
     memory = {"memory.usage_in_bytes": "1000\n", "memory.stat": "cache 1\ntotal_inactive_file 300\n"}
+    memory["memory.oom_control"] = "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n"
     write(tmp_path / "cg/memory/docker/abc", memory)
     blocks = "8:0 Read 10\n8:0 Write 20\n8:0 Total 30\n8:16 Read 1\n8:16 Write 2\nTotal 33\n"
     write(tmp_path / "cg/blkio/docker/abc", {"blkio.throttle.io_service_bytes_recursive": blocks})
     folders = folders_of(7, proc=tmp_path / "proc", mount=tmp_path / "cg")
-    assert read(folders) == Counters(cpu_seconds=2.5, mem_bytes=700, io_read=11, io_write=None), (
+    assert read(folders) == Counters(cpu_seconds=2.5, mem_bytes=700, io_read=11, memory_kills=2), (
         "they count no bytes of the page cache"
     )
 

@@ -109,8 +109,10 @@ def test_a_kernel_cannot_have_used_anything_before_it_started(session: ComputeSe
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"seconds": 0.0}, {"seconds": float("inf")}, {"seconds": 1e9}, {"mem_bytes": -1}, {"net_rx": 2**63}]
-)
+    "wrong",
+    [{"seconds": 0.0}, {"seconds": float("inf")}, {"seconds": 1e9}, {"mem_bytes": -1}, {"net_rx": 2**63},
+     {"memory_kills": -1}],
+)  # fmt: skip
 def test_numbers_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         KernelUsage(kernel_id=uuid4(), generation=1, **({"seconds": 1.0} | wrong))
@@ -281,3 +283,27 @@ def test_the_latest_sample_of_each_kernel(cast: Cast, agent: Agent) -> None:
     assert {pk: sample.cpu for pk, sample in told[session.pk].items()} == {
         kernel.pk: 0.75 for kernel in session.kernels.all()
     }
+
+
+def test_programs_that_the_memory_limit_ended_are_counted_since_the_start(session: ComputeSession) -> None:
+    def known() -> tuple[int, datetime | None]:
+        kernel.refresh_from_db()
+        return kernel.memory_kills, kernel.memory_killed_at
+
+    kernel, version = session.kernels.get(), session.version
+    assert tell(session, at(0), cpu=1.0, memory_kills=0) == 1
+    assert known() == (0, None)
+    tell(session, at(10), cpu=1.0, memory_kills=2)
+    tell(session, at(20), cpu=1.0, memory_kills=2)
+    assert known() == (2, at(10))
+    session.refresh_from_db()
+    assert session.version == version + 1, "open pages look again, once"
+    tell(session, at(30), cpu=1.0, memory_kills=3)
+    assert known() == (3, at(30))
+    Kernel.objects.update(started_at=at(31))  # it was started again, and its new container counts from 0
+    tell(session, at(50), cpu=1.0, memory_kills=1)
+    assert known() == (1, at(50))
+    other = usage(kernel, memory_kills=9).model_copy(update={"generation": kernel.generation - 1})
+    assert kernel.agent
+    keep([(kernel.agent, report(at(60), other)), (make_agent(), report(at(60), usage(kernel, memory_kills=9)))], at(60))
+    assert known() == (1, at(50)), "its agent alone is believed"

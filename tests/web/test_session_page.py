@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -14,11 +15,14 @@ from django.utils import timezone
 
 from backendai.accounts.models import User
 from backendai.cluster.services import mark_lost
+from backendai.compute.models import Kernel
 from backendai.compute.services.ending import terminate_session
 from backendai.compute.services.reports import kernel_reported
 from backendai.compute.services.waits import Waiting, note_waits
 from backendai.compute.status import Status
+from backendai.usage.keeping import keep
 from backendai.wire.messages import KernelState
+from backendai.wire.usage import KernelUsage, UsageReport
 from tests.cast import Cast
 from tests.factories import make_agent, make_running_session, make_session, place, report_of
 
@@ -62,6 +66,23 @@ def test_it_asks_the_database_as_often_for_a_cluster_as_for_one_kernel(
         # 3 for idle checkers
         with django_assert_num_queries(14):
             client.get(reverse("web:session", args=[session.pk]))
+
+
+def test_it_says_when_the_memory_limit_ended_a_program(cast: Cast, browse: Browse) -> None:
+    client, session = browse(cast.alice), make_running_session(cast.alice, resources={"cpu": 1, "mem": "512m"})
+    address, kernel = reverse("web:session", args=[session.pk]), session.kernels.get()
+    assert kernel.agent and kernel.started_at and "memory-kill" not in text_of(client.get(address))
+
+    def tell(number: int, seconds: float) -> str:
+        at = timezone.now() + timedelta(seconds=seconds)
+        usage = KernelUsage(kernel_id=kernel.pk, generation=kernel.generation, seconds=1, memory_kills=number)
+        keep([(kernel.agent, UsageReport(at=at.timestamp(), kernels=[usage]))], at)  # type: ignore[list-item]
+        return re.sub("<[^>]+>", "", text_of(client.get(address)))
+
+    assert re.search(r"A program was ended at [^.]+, as it needed more than the memory limit of 512 MiB\.", tell(1, 10))
+    assert "3 programs were ended, the last one at" in tell(3, 20)
+    Kernel.objects.update(started_at=timezone.now() + timedelta(seconds=30))
+    assert "were ended" not in text_of(client.get(address)), "that was before it was started again"
 
 
 def test_a_cluster_says_that_its_kernels_have_no_host_files_where_they_have_none(cast: Cast, browse: Browse) -> None:

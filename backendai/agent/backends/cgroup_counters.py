@@ -15,13 +15,22 @@ _V1 = {"cpuacct": "cpuacct.usage", "memory": "memory.usage_in_bytes", "blkio": "
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """Processor seconds, bytes of memory without reclaimable cache, and bytes of disk I/O. None: the controller is
-    missing."""
+    """Processor seconds, bytes of memory without reclaimable cache, programs that were ended at the memory limit, and
+    bytes of disk I/O. None: the controller is missing."""
 
     cpu_seconds: float | None = None
     mem_bytes: int | None = None
     io_read: int | None = None
     io_write: int | None = None
+    memory_kills: int | None = None
+
+
+def memory_kills(folder: Path) -> int | None:
+    """Return how many programs a group of version 1 or 2 has ended at its memory limit."""
+    for name in ("memory.events", "memory.oom_control"):
+        if lines := _lines(folder / name):
+            return _pairs(lines).get("oom_kill")
+    return None
 
 
 def folders_of(pid: int, *, proc: Path = Path("/proc"), mount: Path = MOUNT) -> dict[str, Path]:
@@ -71,6 +80,7 @@ def _read_unified(folder: Path) -> Counters:
         mem_bytes=None if memory is None else max(memory - idle, 0),
         io_read=sum(int(value) for name, _, value in words if name == "rbytes") if has_io else None,
         io_write=sum(int(value) for name, _, value in words if name == "wbytes") if has_io else None,
+        memory_kills=memory_kills(folder),
     )
 
 
@@ -85,6 +95,7 @@ def _read_each(folders: Mapping[str, Path]) -> Counters:
         cpu_seconds=None if used is None else used / 1e9,
         mem_bytes=None if memory is None else max(memory - idle, 0),
         io_read=None if blocks is None else blocks.get("Read", 0),
+        memory_kills=memory_kills(folders["memory"]) if "memory" in folders else None,
     )
 
 

@@ -87,6 +87,7 @@ def _from_files(container_id: str, place: _Place) -> Reading | None:
         net_tx=sent,
         io_read=counters.io_read,
         io_write=counters.io_write,
+        memory_kills=counters.memory_kills,
     )
 
 
@@ -98,6 +99,7 @@ def _from_engine(client: APIClient, container_id: str) -> Reading:
     idle = details.get("total_inactive_file", details.get("inactive_file", 0))
     networks = (said.get("networks") or {}).values()
     blocks = (said.get("blkio_stats") or {}).get("io_service_bytes_recursive")
+    has_killed = client.inspect_container(container_id)["State"]["OOMKilled"]  # the engine does not count
     return Reading(
         run=container_id,
         cpu_seconds=None if used is None else used / 1e9,
@@ -106,6 +108,7 @@ def _from_engine(client: APIClient, container_id: str) -> Reading:
         net_tx=sum(one["tx_bytes"] for one in networks) if networks else None,
         io_read=_blocks(blocks, "read"),
         io_write=_blocks(blocks, "write"),
+        memory_kills=int(has_killed),
     )
 
 

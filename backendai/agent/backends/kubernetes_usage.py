@@ -29,6 +29,7 @@ first() {{ for file in "$@"; do [ -r "$file" ] && {{ cat "$file"; return; }}; do
 [ -r cpuacct/cpuacct.usage ] && echo "usage_nsec $(cat cpuacct/cpuacct.usage)"
 echo "memory $(first memory.current memory/memory.usage_in_bytes)"
 echo "idle $(first memory.stat memory/memory.stat | grep -E '^(total_)?inactive_file ' | tail -n 1)"
+echo "kills $(first memory.events memory/memory.oom_control | grep -E '^oom_kill ' | tail -n 1)"
 awk -F'[: ]+' '/eth0:/ {{ for (i = 1; i <= NF; i++) if ($i == "eth0") print "net", $(i + 1), $(i + 9) }}' /proc/net/dev
 """.strip()
 
@@ -73,6 +74,7 @@ def reading_of(run: str, text: str) -> Reading | None:
         mem_bytes=None if memory is None else max(memory - (idle or 0), 0),
         net_rx=_whole(said, "net", 0),
         net_tx=_whole(said, "net", 1),
+        memory_kills=_whole(said, "kills", 1),
     )
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from uuid import UUID
 
 import psutil
 
+from backendai.agent.backends.cgroup_counters import memory_kills
 from backendai.agent.backends.process_folder import KernelFolder
 from backendai.agent.readings import Reading
 
@@ -21,7 +23,7 @@ def readings_of(folders: Iterable[KernelFolder]) -> dict[UUID, Reading]:
     for folder in folders:
         runner = folder.runner()
         if runner is not None:
-            found[folder.kernel_id] = _sum(folder.container_id(), _tree(runner, children))
+            found[folder.kernel_id] = _sum(folder, _tree(runner, children))
     return found
 
 
@@ -35,7 +37,7 @@ def _tree(root: int, children: Mapping[int, list[psutil.Process]]) -> list[psuti
     return found
 
 
-def _sum(run: str, processes: Iterable[psutil.Process]) -> Reading:
+def _sum(kernel: KernelFolder, processes: Iterable[psutil.Process]) -> Reading:
     spent, memory, read, written = 0.0, 0, 0, 0
     told = False
     for process in processes:
@@ -49,9 +51,16 @@ def _sum(run: str, processes: Iterable[psutil.Process]) -> Reading:
         except psutil.Error:  # ended meanwhile, or access denied
             continue
     return Reading(
-        run=run,
+        run=kernel.container_id(),
         cpu_seconds=spent,
         mem_bytes=memory,
         io_read=read if told else None,
         io_write=written if told else None,
+        memory_kills=_memory_kills(kernel),
     )
+
+
+def _memory_kills(kernel: KernelFolder) -> int | None:
+    """Return how many programs the kernel's control group has ended; None without one, where the whole kernel ends."""
+    counts = [memory_kills(Path(group)) for group in kernel.read("launch").get("cgroups", [])]
+    return max((count for count in counts if count is not None), default=None)

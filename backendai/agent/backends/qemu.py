@@ -283,4 +283,5 @@ def _reading(folder: KernelFolder, told: dict[str, float]) -> Reading:
         mem_bytes=int(told["used"]) if "used" in told else None,
         io_read=int(told["io_read"]) if "io_read" in told else None,
         io_write=int(told["io_write"]) if "io_write" in told else None,
+        memory_kills=int(told["oom"]) if "oom" in told else None,
     )

@@ -264,3 +264,11 @@ def _spoken_of(kernels: str) -> QuerySet[Kernel]:
 
 
 _REPORTED_KERNELS = Prepared(_spoken_of)
+
+
+def note_memory_kills(counts: Mapping[UUID, int], now: datetime) -> None:
+    """Store how many programs the memory limit has ended in these kernels, and inform browsers. Three statements."""
+    if counts:
+        touch(list(Kernel.objects.filter(pk__in=among(list(counts))).values_list("session_id", flat=True).distinct()))
+        rows = Kernel.objects.filter(pk__in=among(list(counts)))
+        rows.update(memory_kills=by_row(Kernel, counts, "integer"), memory_killed_at=now)

@@ -20,7 +20,16 @@ from backendai.serving.models import Endpoint
 from backendai.storage.models import Folder
 from backendai.web.advice import drained_agents, silent_agents, try_text, wait_of, what_helps, what_to_change
 from backendai.web.detail.actions import actions_of
-from backendai.web.detail.facts import asked_for, commands_of, ends_of, ends_soon, granted_to, uses_of, waited
+from backendai.web.detail.facts import (
+    asked_for,
+    commands_of,
+    ends_of,
+    ends_soon,
+    granted_to,
+    memory_kill_of,
+    uses_of,
+    waited,
+)
 from backendai.web.detail.idle import idle_lines, rules_to_come
 from backendai.web.detail.phases import start_of
 from backendai.web.detail.usage import usage_of
@@ -46,6 +55,7 @@ def detail_context(session: ComputeSession, user: User, *, in_drawer: bool, now:
         | {"idle_lines": idle_lines(session, now=now), "rules_to_come": rules_to_come(session)}
         | _mounts(session, kernels, user)
         | {"in_drawer": in_drawer, "kernels": kernels, "actions": actions}
+        | {"memory_kill": None if session.is_terminal else memory_kill_of(kernels)}
         | _log_context(session, kernels, facts["kept_log"], now)
         | {"app_logs": app_logs_of(session, main), "earlier_logs": earlier_logs(kernels)}
     )

@@ -15,7 +15,7 @@ from backendai.compute.models import Allocation, ComputeSession, Kernel
 from backendai.compute.services.check_order import WAIT
 from backendai.compute.status import PLACED, TERMINAL, Status
 from backendai.core.durations import describe_duration
-from backendai.core.slots import Slots
+from backendai.core.slots import MILLI, Slots, format_size
 from backendai.texts.translation import gettext as _
 
 SOON = timedelta(hours=1)
@@ -45,6 +45,26 @@ class Use:
     mem_used: int | None
     mem_total: int | None
     at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryKill:
+    """The newest end of a program at the memory limit of its kernel; ``number``: of all in the session."""
+
+    at: datetime
+    limit: str
+    number: int
+
+
+def memory_kill_of(kernels: Iterable[Kernel]) -> MemoryKill | None:
+    """Return what the memory limit has ended since the kernels' starts; None if nothing."""
+    found = [(one.memory_killed_at, one) for one in kernels if one.memory_killed_at and one.started_at]
+    since = [(at, one) for at, one in found if one.started_at and at >= one.started_at]
+    if not since:
+        return None
+    at, last = max(since, key=lambda pair: pair[0])
+    limit = format_size(int(last.amounts["mem"] // MILLI))
+    return MemoryKill(at, limit, sum(one.memory_kills for _, one in since))
 
 
 def ends_of(session: ComputeSession, kernels: Iterable[Kernel]) -> list[End]:
