@@ -54,9 +54,10 @@ class CountsBody(serializers.Serializer[Any]):
     """The numbers of elements, by state."""
 
     waiting = serializers.IntegerField()
-    released = serializers.IntegerField(help_text="Elements with a live session: queued and running.")
+    released = serializers.IntegerField(help_text="Launched elements: queued, running and terminating.")
     queued = serializers.IntegerField(help_text="Elements whose session waits for an agent.")
     running = serializers.IntegerField(help_text="Elements whose session has an agent.")
+    terminating = serializers.IntegerField(help_text="Elements whose session is ending.")
     succeeded = serializers.IntegerField()
     failed = serializers.IntegerField()
     skipped = serializers.IntegerField()

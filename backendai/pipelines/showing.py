@@ -16,13 +16,17 @@ from django.db.models.functions import RowNumber
 from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.services.bulk import among
 from backendai.compute.services.log_ends import ends_of_logs, why_no_logs
+from backendai.compute.status import STARTING
 from backendai.compute.status import Status as SessionStatus
 from backendai.core.messages import Message
 from backendai.pipelines.models import Edge, Run, State, Status, Step, Task
 
 MOST_FAILURES = 50
-QUEUED, RUNNING = "QUEUED", "RUNNING"  # launched elements: the session waits for an agent, or has one
-Counts = Counter[str]  # by state; RELEASED is the sum of QUEUED and RUNNING
+# Launched elements: the session waits for an agent, has one, or is ending.
+QUEUED, RUNNING, TERMINATING = "QUEUED", "RUNNING", "TERMINATING"
+LAUNCHED = (QUEUED, RUNNING, TERMINATING)
+Counts = Counter[str]  # by state; RELEASED is the sum of LAUNCHED
+_GOING = frozenset({*STARTING, SessionStatus.RUNNING})
 
 # Requests and values of a large step take a second to read for each element that is fetched with it.
 _NOT_LISTED = ("request", "secrets", "values")
@@ -52,11 +56,13 @@ class Failure:
 
 
 def shown_state() -> Case:
-    """Return an expression for an element's state in which launched elements are QUEUED or RUNNING."""
-    queued = ComputeSession.objects.pending().filter(run_id__isnull=False).order_by().values("pk")
+    """Return an expression for an element's state in which launched elements are QUEUED, RUNNING or TERMINATING."""
+    of_runs = ComputeSession.objects.filter(run_id__isnull=False).order_by()
+    going = of_runs.live().filter(status__one_of=_GOING)  # the first condition names the index
     return Case(
-        When(state=State.RELEASED, session__in=queued, then=Value(QUEUED)),
-        When(state=State.RELEASED, then=Value(RUNNING)),
+        When(state=State.RELEASED, session__in=of_runs.pending().values("pk"), then=Value(QUEUED)),
+        When(state=State.RELEASED, session__in=going.values("pk"), then=Value(RUNNING)),
+        When(state=State.RELEASED, then=Value(TERMINATING)),
         default=F("state"),
         output_field=CharField(),
     )
@@ -66,7 +72,10 @@ def state_of(task: Task) -> str:
     """Return the state of an element whose session is loaded, as ``shown_state``."""
     if task.state != State.RELEASED:
         return str(task.state)
-    return QUEUED if task.session and task.session.status == SessionStatus.PENDING else RUNNING
+    status = task.session.status if task.session else ""
+    if status == SessionStatus.PENDING:
+        return QUEUED
+    return RUNNING if status in _GOING else TERMINATING
 
 
 def counts_of(runs: Collection[Run]) -> dict[UUID, Counts]:
@@ -85,14 +94,15 @@ def _counted(tasks: QuerySet[Task], key: str) -> dict[UUID, Counts]:
     rows: Any = tasks.order_by().annotate(shown=shown_state()).values_list(key, "shown").annotate(Count("pk"))
     for pk, state, number in rows:
         found[pk][state] = number
-        if state in (QUEUED, RUNNING):
+        if state in LAUNCHED:
             found[pk][State.RELEASED] += number
     return found
 
 
 def status_of(run: Run, counts: Mapping[str, int]) -> str:
-    """Return the run's status; WAITING while it goes on and none of its elements runs."""
-    return State.WAITING if run.status == Status.RUNNING and not counts.get(RUNNING) else run.status
+    """Return the run's status; WAITING while it goes on and none of its elements runs or ends."""
+    is_waiting = not counts.get(RUNNING) and not counts.get(TERMINATING)
+    return State.WAITING if run.status == Status.RUNNING and is_waiting else run.status
 
 
 def first_waits(runs: Collection[Run]) -> dict[UUID, str]:
@@ -140,7 +150,7 @@ def fetched_values(task: Task) -> dict[str, str]:
 
 def with_zeros(counts: Mapping[str, int]) -> dict[str, int]:
     """Return the numbers of all states by their names in small letters."""
-    return {state.lower(): counts.get(state, 0) for state in (*State, QUEUED, RUNNING)}
+    return {state.lower(): counts.get(state, 0) for state in (*State, *LAUNCHED)}
 
 
 def failures_of(run: Run, now: datetime) -> list[Failure]:

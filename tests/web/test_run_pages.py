@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -147,6 +148,11 @@ def test_a_board_is_sent_again_only_when_something_on_it_has_changed(alice: Clie
     launched = alice.get(address, {"seen": seen})
     assert launched.status_code == 200 and "3 queued" in launched.content.decode()
     assert alice.get(address, {"seen": launched.context["mark"]}).status_code == 204
+    (first, *_others) = pending(run)
+    for to in (SessionStatus.SCHEDULED, SessionStatus.RUNNING, SessionStatus.TERMINATING):
+        seen = alice.get(address).context["mark"]
+        move([first.pk], to, StatusCause(Phase.RUN, "task-finished"), now=timezone.now())
+        assert alice.get(address, {"seen": seen}).status_code == (204 if to == SessionStatus.RUNNING else 200), to
     seen = alice.get(address, {"index": "1"}).context["mark"]
     (session,) = ComputeSession.objects.filter(name="sweep-1")
     ComputeSession.objects.filter(pk=session.pk).update(status_reason="no-agent")
@@ -188,10 +194,22 @@ def test_a_cancelled_run_is_asked_about_until_its_last_session_has_ended(alice: 
     for to in (SessionStatus.SCHEDULED, SessionStatus.RUNNING):
         move([one.pk for one in sessions], to, StatusCause(Phase.START), now=timezone.now())
         move_kernels(kernels, to, now=timezone.now())
+    page = text_of(alice, f"/runs/{run.pk}/", index="0")
+    assert "2 running" in page and page.count(">Running</") >= 2
     alice.post(f"/runs/{run.pk}/cancel/", {"confirm": "cancel"})
-    assert alice.get(f"/runs/{run.pk}/board/").status_code == 200
+
+    def is_said_to_end() -> None:
+        board = alice.get(f"/runs/{run.pk}/board/", {"index": "0"})
+        assert board.status_code == 200
+        for page in (board.content.decode(), text_of(alice, f"/runs/{run.pk}/", index="0"), text_of(alice, "/runs/")):
+            assert "2 terminating" in page and not re.search(r"\d running", page)
+        assert text_of(alice, f"/runs/{run.pk}/", state="TERMINATING").count('class="cell ') == 2
+        assert text_of(alice, f"/runs/{run.pk}/", state="RUNNING").count('class="cell ') == 0
+
+    is_said_to_end()
     move_kernels(kernels, SessionStatus.TERMINATED, now=timezone.now())
     move([one.pk for one in sessions], SessionStatus.TERMINATED, StatusCause(Phase.TERMINATE), now=timezone.now())
+    is_said_to_end()  # until the pass writes the states
     run_pipelines(timezone.now())
     assert alice.get(f"/runs/{run.pk}/board/").status_code == 286
 

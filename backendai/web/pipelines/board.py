@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from backendai.pipelines.explaining import Explanation, why_waits
 from backendai.pipelines.models import Run, State, Status, Step, Task
-from backendai.pipelines.showing import QUEUED, Counts, first_waits, own_values, state_of, step_counts
+from backendai.pipelines.showing import LAUNCHED, QUEUED, Counts, first_waits, own_values, state_of, step_counts
 from backendai.web.pipelines.graphs import graph_of
 from backendai.web.pipelines.parts import Parts
 from backendai.web.pipelines.rows import TONES, RunRow, StepRow, attempts_of, grid_of, parts_of, step_rows
@@ -37,7 +37,7 @@ class Element:
 
     @property
     def state(self) -> str:
-        """The element's state, QUEUED or RUNNING once it is launched."""
+        """The element's state, one of ``LAUNCHED`` once it is launched."""
         return state_of(self.task)
 
 
@@ -142,11 +142,11 @@ def _mark_of(run: Run, element: Element | None, counts: dict[UUID, Counts], wait
     """Return a digest of everything that can change; one query.
 
     The run's version stands for the states of its elements, as each change increases it in the same transaction. That
-    a queued element starts does not change it.
+    a queued element starts, or a running one is ending, does not change it.
     """
     messages = Step.objects.filter(run=run).exclude(message="").order_by("place").values_list("place", "message")
-    queued = sorted((str(step), of_step[QUEUED]) for step, of_step in counts.items())
-    said: list[object] = [run.version, run.status, run.ended_at, queued, wait, *messages]
+    launched = sorted((str(step), *map(of_step.__getitem__, LAUNCHED)) for step, of_step in counts.items())
+    said: list[object] = [run.version, run.status, run.ended_at, launched, wait, *messages]
     if element:
         said += [element.task.state, *(one.message for one in element.reasons)]
         for one in element.attempts:

@@ -14,8 +14,10 @@ from django.utils.safestring import SafeString, mark_safe
 from backendai.accounts.models import User
 from backendai.pipelines.models import Attempt, Run, State, Task
 from backendai.pipelines.showing import (
+    LAUNCHED,
     QUEUED,
     RUNNING,
+    TERMINATING,
     Counts,
     StepOutline,
     counts_of,
@@ -31,10 +33,11 @@ from backendai.web.statuses import appearance_of
 MOST_CELLS = 1_000
 MOST_ROWS = 20
 _CELLS = 25
-_ORDER = (State.SUCCEEDED, State.FAILED, RUNNING, QUEUED, State.WAITING, State.SKIPPED, State.CANCELLED)
+_ORDER = (State.SUCCEEDED, State.FAILED, TERMINATING, RUNNING, QUEUED, State.WAITING, State.SKIPPED, State.CANCELLED)
 TONES: dict[str, str] = {
     State.SUCCEEDED: "good",
     State.FAILED: "bad",
+    TERMINATING: "over",
     RUNNING: "busy",
     QUEUED: "wait",
     State.WAITING: "wait",
@@ -66,7 +69,7 @@ class RunRow:
     @property
     def over(self) -> int:
         """The number of ended elements."""
-        return sum(part.number for part in self.parts if part.state not in (State.WAITING, QUEUED, RUNNING))
+        return sum(part.number for part in self.parts if part.state not in (State.WAITING, *LAUNCHED))
 
     @property
     def status(self) -> str:
