@@ -113,17 +113,18 @@ def test_it_has_every_fact(cast: Cast, browse: Browse) -> None:
 def test_its_actions_have_one_order_and_say_why_they_cannot_be_pressed(cast: Cast, browse: Browse) -> None:
     make_image(labels={"ai.backend.service-ports": "notes:http:8080"})
     client, session = browse(cast.alice), make_session(cast.alice)
-    page = text_of(client, session)
+    page = text_of(client, session, **HTMX)
     assert list(obstacles(page)) == ["apps", "terminal", "ssh", "log", "terminate"]
     assert obstacles(page) == {"apps": True, "terminal": True, "ssh": True, "log": True, "terminate": False}
+    assert list(obstacles(text_of(client, session))) == ["apps", "ssh", "terminate"], "its page has tabs for the others"
     assert 'title="The session does not run yet."' in page
     running = make_running_session(cast.alice)
-    assert set(obstacles(text_of(client, running)).values()) == {False}
+    assert set(obstacles(text_of(client, running, **HTMX)).values()) == {False}
     Image.objects.update(labels={})
     page = text_of(client, running)
     assert obstacles(page)["apps"] and "The image has no apps" in page
     terminate_session(session, cast.alice)
-    page = text_of(client, session)
+    page = text_of(client, session, **HTMX)
     assert obstacles(page) == {}, "what cannot come back is not shown"
     assert "It never ran, so it had no home folder." in page and "Launch again" in page
 
@@ -136,9 +137,8 @@ def test_a_session_whose_start_failed_offers_its_log_only_when_there_is_one(cast
         refused = report_of(session.kernels.get(), KernelState.TERMINATED, reason="image-not-found", message="No.")
         kernel_reported(agent, refused)
     KernelLog.objects.create(kernel=said.kernels.get(), content=b"", size=12)
-    page = text_of(client, silent)
-    assert obstacles(page) == {}
-    assert obstacles(text_of(client, said)) == {"log": False}
+    assert obstacles(text_of(client, silent, **HTMX)) == {}
+    assert obstacles(text_of(client, said, **HTMX)) == {"log": False}
 
 
 def test_ending_what_is_still_prepared_does_not_warn_of_a_loss(cast: Cast, browse: Browse) -> None:

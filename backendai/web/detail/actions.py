@@ -30,6 +30,11 @@ class Action:
     obstacle: str = ""
     in_new_window: bool = False
 
+    @property
+    def is_tab(self) -> bool:
+        """Whether the session's page has a tab for it, and so no button."""
+        return self.key in ("terminal", "log")
+
 
 def actions_of(
     session: ComputeSession, agent: Agent | None, *, in_drawer: bool, is_own: bool, kept_log: int | None = None
