@@ -141,6 +141,11 @@ def test_a_policy_that_an_open_invitation_gives_is_in_use(world: World) -> None:
     delete_policy(None, policy)
 
 
+def test_who_chooses_the_members_needs_no_invitation(world: World) -> None:
+    assert refusal(lambda: invite(world.erin, world.vision, Invitee("Erin@example.com"), now=NOW)) == "yourself"
+    assert not Invitation.objects.exists()
+
+
 @pytest.mark.django_db(transaction=True)
 def test_of_two_who_accept_at_once_one_gets_the_account() -> None:
     world = make_world()

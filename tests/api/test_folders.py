@@ -296,6 +296,10 @@ def test_the_list_asks_the_database_as_often_for_many_as_for_one(alice: Caller, 
 def test_folders_of_a_person_go_to_another_one(alice: Caller, folder: str, cast: Cast) -> None:
     path, body = f"{FOLDERS}transfer/", {"from_user": "alice@example.com", "to_user": "bob@example.com"}
     assert alice.post(path, body).status_code == 404
+    same = Caller(cast.dana).post(path, body | {"to_user": "alice@example.com"})
+    assert (said(same), same.json()["field"]) == ((400, "same-person"), "to_user")
+    own = alice.post(f"{folder}shares/", {"email": "alice@example.com", "rights": "view"})
+    assert (said(own), own.json()["field"]) == ((409, "yourself"), "email")
     moved = Caller(cast.dana).post(path, body).json()
     assert [(one["name"], one["owner"]) for one in moved] == [("data", "bob@example.com")]
     assert alice.get(folder).status_code == 404

@@ -89,6 +89,20 @@ def test_it_is_shared_to_view_or_to_edit_and_not_with_its_owner(folder: Folder, 
         share_folder(folder, cast.dana, "alice@example.com", "view", now=NOW)
 
 
+def test_nobody_invites_themselves_or_limits_a_person_who_manages_the_folder(
+    folder: Folder, shared: Folder, cast: Cast
+) -> None:
+    for actor in (cast.alice, cast.dana):
+        with pytest.raises(Conflict) as refused:
+            share_folder(folder, actor, f" {actor.email.title()}", "view", now=NOW)
+        assert (refused.value.field, refused.value.code) == ("email", "yourself")
+    for member, who in ((cast.alice, "You manage"), (cast.dana, "dana@example.com manages")):
+        with pytest.raises(Conflict) as refused:
+            set_override(shared, cast.alice, member, "view", now=NOW)
+        assert refused.value.message == f"{who} this folder as an administrator: name another member."
+    assert not FolderGrant.objects.exists()
+
+
 def test_whoever_may_only_edit_shares_nothing(folder: Folder, cast: Cast) -> None:
     accept_invitation(share_folder(folder, cast.alice, "bob@example.com", "edit", now=NOW), cast.bob, now=NOW)
     with pytest.raises(NotAllowed):

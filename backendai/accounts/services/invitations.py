@@ -49,7 +49,7 @@ def invite(
         )
     email, full_name = clean_email(invitee.email), clean_full_name(invitee.full_name)
     _check_project(project)
-    _check_invitee(email, project, has_policy=invitee.policy is not None)
+    _check_invitee(actor, email, project, has_policy=invitee.policy is not None)
     text, row = new_invitation(actor, project, email, now + valid_for, now)
     row.full_name, row.role, row.policy = full_name, check_member_role(invitee.role), invitee.policy
     try:
@@ -161,7 +161,7 @@ def _check_project(project: Project) -> None:
         )
 
 
-def _check_invitee(email: str, project: Project, *, has_policy: bool) -> None:
+def _check_invitee(actor: User, email: str, project: Project, *, has_policy: bool) -> None:
     user = User.objects.filter(email=email).first()
     if user is None:
         return
@@ -169,6 +169,9 @@ def _check_invitee(email: str, project: Project, *, has_policy: bool) -> None:
         raise Conflict("This address cannot be invited to this project.", field="email", code="cannot-invite")
     if user.memberships.filter(project=project).exists():
         raise Conflict("They belong to this project already.", field="email", code="already-member")
+    if user.pk == actor.pk:
+        text = Message("You choose the members of this project: add yourself to them instead.")
+        raise Conflict(text, field="email", code="yourself")
     if has_policy:
         text = Message("They have an account already: set the policy there.")
         raise UserError(text, field="policy", code="has-account")

@@ -14,7 +14,7 @@ from backendai.activity.services import audit
 from backendai.core.errors import Conflict, NotFound, UserError
 from backendai.core.messages import Message
 from backendai.storage.models import Folder, FolderGrant
-from backendai.storage.permissions import require_rights
+from backendai.storage.permissions import require_rights, rights_of
 from backendai.storage.querysets import MANAGE
 from backendai.storage.services.checks import check_choice, wrong_status
 from backendai.storage.status import FolderStatus, GrantKind, Rights
@@ -37,7 +37,10 @@ def share_folder(folder: Folder, actor: User, email: str, rights: str, *, now: d
     grant that is there, accepted or not. Raises NotFound when there is no such person to be shared with."""
     folder = _shareable(folder, actor)
     rights = _granted(rights)
-    user = people_to_share_with(actor, folder).filter(email=clean_email(email)).first()
+    email = clean_email(email)
+    if email == actor.email:
+        raise Conflict("You manage this folder yourself: name another person.", field="email", code="yourself")
+    user = people_to_share_with(actor, folder).filter(email=email).first()
     if user is None:
         text = Message("No account with this address in your domain or your projects.")
         raise NotFound(text, field="email", code="unknown-person")
@@ -103,9 +106,13 @@ def set_override(folder: Folder, actor: User, user: User, rights: str, *, now: d
     folder = _shareable(folder, actor)
     rights = check_choice(rights, Rights, "rights")
     if folder.project_id is None:
-        raise UserError("Only a folder of a project has members.", field="user", code="not-of-project")
+        raise UserError("Only a folder of a project has members.", field="email", code="not-of-project")
     if not Membership.objects.filter(project=folder.project_id, user=user).exists():
-        raise NotFound("They are not members of the project.", field="user", code="no-member")
+        raise NotFound("They are not members of the project.", field="email", code="no-member")
+    if rights_of(user, folder) == MANAGE:  # a grant would count for nothing beside the role
+        who = Message("You manage") if user.pk == actor.pk else Message("{user} manages", user=user.email)
+        text = Message("{who} this folder as an administrator: name another member.", who=who)
+        raise Conflict(text, field="email", code="manages")
     values = {"rights": rights, "kind": GrantKind.OVERRIDE, "accepted_at": None, "created_by": actor}
     with transaction.atomic():
         grant: FolderGrant
@@ -113,7 +120,7 @@ def set_override(folder: Folder, actor: User, user: User, rights: str, *, now: d
             folder=folder, user=user, defaults=values, create_defaults=values | {"created_at": now}
         )
         _audit(actor, "folder.override", folder, user, rights=rights)
-        if rights == Rights.NONE or user.pk == actor.pk:
+        if rights == Rights.NONE:
             withdraw_access(("folder", folder.pk), [user.pk])
         else:
             _notify(actor, grant, folder, now)

@@ -78,9 +78,10 @@ def _check_people(actor: User, from_user: User, to_user: User) -> None:
     if not may or ruled.filter(pk__in={from_user.pk, to_user.pk}).count() < len({from_user.pk, to_user.pk}):
         raise NotAllowed("Only administrators of both people may transfer folders.", code="not-allowed")
     if from_user.pk == to_user.pk:
-        raise UserError("Name another person: the folders already belong to them.", field="to", code="same-person")
+        raise UserError("Name another person: the folders already belong to them.", field="to_user", code="same-person")
     if not people_to_act_for(actor).filter(pk=to_user.pk).exists():
-        raise Conflict("The account of {to_user} is not active.", to_user=to_user.email, field="to", code="not-active")
+        text = Message("The account of {to_user} is not active.", to_user=to_user.email)
+        raise Conflict(text, field="to_user", code="not-active")
 
 
 def _free(name: str, taken: set[str]) -> str:

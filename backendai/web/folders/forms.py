@@ -8,7 +8,7 @@ from typing import Any
 from django import forms
 from django.utils.translation import gettext_lazy as _l
 
-from backendai.accounts.models import Project, User
+from backendai.accounts.models import Membership, Project, User
 from backendai.core.errors import UserError
 from backendai.core.slots import format_size, parse_size
 from backendai.storage.models import Folder, StorageHost
@@ -150,7 +150,8 @@ class OverrideForm(forms.Form):
 
     def __init__(self, *args: Any, folder: Folder, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        members = User.objects.filter(memberships__project=folder.project_id, is_active=True).order_by("email")
+        rows = Membership.objects.filter(project=folder.project_id, role=Membership.Role.MEMBER).values("user")
+        members = User.objects.filter(pk__in=rows, is_active=True).order_by("email")  # its administrators manage it
         self.fields["member"].queryset = members  # type: ignore[attr-defined]
         translate_choices(self)
 

@@ -54,6 +54,8 @@ def sharing(request: PageRequest, folder_id: UUID) -> HttpResponse:
             _grant(request, folder, form.cleaned_data)
             return redirect("web:folder_sharing", folder_id)
         except UserError as error:
+            if is_override:
+                error.field = {"email": "member", "rights": "member_rights"}.get(error.field or "")
             blame(form, error)
     grants = list(folder.grants.select_related("user").order_by("user__email"))
     context: dict[str, Any] = {

@@ -192,7 +192,7 @@ class TransferPage(PanelPage, TemplateView):
             try:
                 moved = transfer_folders(self.viewer, *people, now=timezone.now())
             except UserError as error:
-                form.add_error({"to": "to_email"}.get(error.field or ""), in_words(error.message))
+                form.add_error({"to_user": "to_email"}.get(error.field or ""), in_words(error.message))
             else:
                 number = ngettext("%(number)s folder", "%(number)s folders", len(moved)) % {"number": len(moved)}
                 told = {"folders": number, "to": people[1].email}

@@ -129,6 +129,8 @@ def test_an_administrator_transfers_the_folders_of_one_person(
     assert "alice@example.com" in text(client.get(page, {"from": "alice@example.com"}))
     wrong = client.post(page, {"from_email": cast.alice.email, "to_email": "nobody@example.com"})
     assert wrong.status_code == 422 and "You manage nobody with this address." in text(wrong)
+    same = client.post(page, {"from_email": cast.alice.email, "to_email": cast.alice.email})
+    assert list(same.context["form"].errors) == ["to_email"]
     form = {"from_email": cast.alice.email, "to_email": cast.bob.email}
     assert client.post(page, form)["Location"] == reverse("manage:folders")
     data.refresh_from_db()

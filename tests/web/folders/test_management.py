@@ -53,6 +53,8 @@ def test_an_address_of_nobody_is_said_at_its_field(data: Folder, alice: Client) 
     assert answer.status_code == 422
     assert "No account with this address" in str(answer.context["form"].errors["email"])
     assert alice.post(page(data, "sharing"), invite | {"email": "no"}).status_code == 422
+    own = alice.post(page(data, "sharing"), invite | {"email": "Alice@example.com"})
+    assert own.context["form"].errors["email"] == ["You manage this folder yourself: name another person."]
 
 
 def test_a_member_of_a_project_gets_other_rights_than_the_rest(
@@ -68,6 +70,9 @@ def test_a_member_of_a_project_gets_other_rights_than_the_rest(
     assert bob.get(reverse("web:folder", args=[folder.pk])).status_code == 200
     outsider = {"kind": "override", "member": str(cast.charlie.pk), "member_rights": "edit"}
     assert alice.post(page(folder, "sharing"), outsider).status_code == 422
+    superadmin = alice.post(page(folder, "sharing"), outsider | {"member": str(cast.dana.pk)})
+    assert "dana@example.com manages this folder" in superadmin.context["override_form"].errors["member"][0]
+    assert alice.post(page(folder, "sharing"), outsider | {"member": str(cast.alice.pk)}).status_code == 422
 
 
 def test_settings_are_saved_and_what_is_wrong_is_said(cast: Cast, data: Folder, alice: Client) -> None:
