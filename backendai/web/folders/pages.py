@@ -17,6 +17,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from backendai.core.errors import UserError
 from backendai.storage.limits import held_by, limits_of
 from backendai.storage.models import Folder, FolderGrant
+from backendai.storage.querysets import MANAGE
 from backendai.storage.services import (
     accept_invitation,
     decline_invitation,
@@ -45,7 +46,9 @@ _MOST_AT_ONCE = 100
 def folders(request: PageRequest) -> HttpResponse:
     """Show the requested folders; for htmx only the list."""
     asked = ListQuery.of(request.GET)
-    context = {"asked": asked, "page": page_of(request.user, asked, request.GET.get("page", "1"))}
+    page = page_of(request.user, asked, request.GET.get("page", "1"))
+    may_trash = any(one.rights == MANAGE and one.status == FolderStatus.READY for one in page)
+    context = {"asked": asked, "page": page, "may_trash": may_trash}
     context |= {"tabs": tabs_of(request.user, asked), "columns": _columns(asked)}
     context["uses"] = [(name, title, name == asked.only) for name, (title, _rule) in ONLY.items()]
     if request.htmx and not request.htmx.boosted:

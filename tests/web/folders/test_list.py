@@ -50,6 +50,20 @@ def test_it_shows_ones_own_those_of_projects_and_shared_ones_and_no_others(
     assert [row.name for row in bob.get(f"{LIST}?kind=shared").context["page"]] == ["data"]
 
 
+def test_a_person_sees_the_actions_that_their_rights_allow(
+    cast: Cast, data: Folder, alice: Client, bob: Client
+) -> None:
+    grant = share_folder(data, cast.alice, "bob@example.com", Rights.EDIT, now=timezone.now())
+    bob.post(reverse("web:folder_invitation", args=[grant.pk]), {"answer": "accept"})
+    managing = ("Edit settings", "Move selected to the trash", 'name="folder"')
+    assert all(words in text(alice.get(LIST)) for words in managing)
+    shown = text(bob.get(LIST))
+    assert "Show details" in shown and not any(words in shown for words in managing)
+    page = reverse("web:folder_settings", args=[data.pk])
+    assert "Settings and usage" in text(alice.get(page))
+    assert "Details and usage" in text(bob.get(page)) and "Leave folder" in text(bob.get(page))
+
+
 def test_declining_an_invitation_removes_it(cast: Cast, data: Folder, bob: Client) -> None:
     share_folder(data, cast.alice, "bob@example.com", Rights.VIEW, now=timezone.now())
     (grant,) = bob.get(LIST).context["invitations"]
