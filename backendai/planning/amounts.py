@@ -54,7 +54,8 @@ class Amount:
 
     ``maximum``: None means unlimited. ``quota``: the amount that the strictest policy leaves (None: unlimited).
     ``free``: the sum over the agents; ``on_one``: the most that one agent has free. ``remaining``: the most with which
-    a kernel could start now. ``is_offered``: the group has the slot and the image can use it.
+    a kernel could start now. ``is_limited``: the quota, not the machines, sets ``remaining``. ``is_offered``: the group
+    has the slot and the image can use it.
     """
 
     slot: str
@@ -65,6 +66,7 @@ class Amount:
     on_one: int
     remaining: int
     step: int
+    is_limited: bool = False
     is_offered: bool = True
 
     @property
@@ -187,8 +189,8 @@ class _Place:
 def _amount(slot: str, place: _Place, *, is_offered: bool) -> Amount:
     shape, step = place.shape, _step(slot, place.shape)
     maximum = min(_limits(slot, place), key=lambda bound: bound.amount, default=None)
-    quota = _quota(slot, place)
-    bounds = [place.room.now(slot, shape), *(bound.amount for bound in (quota, maximum) if bound)]
+    quota, now = _quota(slot, place), place.room.now(slot, shape)
+    bounds = [now, *(bound.amount for bound in (quota, maximum) if bound)]
     return Amount(
         slot=slot,
         minimum=Bound(-(-place.minimum[slot] // step) * step, IMAGE, place.image.display_name),
@@ -198,6 +200,7 @@ def _amount(slot: str, place: _Place, *, is_offered: bool) -> Amount:
         on_one=place.room.on_one[slot],
         remaining=_floor(min(bounds), step),
         step=step,
+        is_limited=quota is not None and quota.amount <= now,
         is_offered=is_offered,
     )
 

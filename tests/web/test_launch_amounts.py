@@ -247,12 +247,33 @@ def test_presets_that_fit_come_first_and_the_others_say_why_not(lab: Cast, brows
     names = re.findall(r'name="preset" value="([^"]*)"', page)
     assert names == ["d-fits", "c-later", "a-never", "b-quota", "=minimum", ""]
     text = " ".join(re.sub(r"<[^>]+>", " ", page).split())
-    assert "Not now: needs 12 GiB Memory, 8 GiB free No agent has room" in text
+    assert "Not now: needs 12 GiB Memory, 8 GiB free on one agent No agent has room" in text
     assert "Cannot start: needs 7 CPU, at most 6 User alice@example.com may use at most 6 CPU cores" in text
     assert "preset" in launch(client, lab, preset="b-quota").context["form"].errors
     make_image("roomy", minimum={"mem": "2g"})
     text = " ".join(re.sub(r"<[^>]+>", " ", amounts(client, lab, image="roomy")).split())
     assert "Cannot start Memory: At least 2 GiB: the image roomy needs it." in text
+
+
+def test_what_a_limit_leaves_is_not_called_free(cast: Cast, browse: Browse) -> None:
+    make_image()
+    agent = make_agent(cpu=4, mem="8g")
+    cast.alice.policy = ResourcePolicy.objects.create(name="three", slots={"cpu": "3"})
+    cast.alice.save()
+    make_running_session(cast.alice, agent, resources={"cpu": 2, "mem": "1g"})
+    ResourcePreset.objects.create(name="two", slots={"cpu": 2, "mem": "1g"})
+    ResourcePreset.objects.create(name="one", slots={"cpu": 1, "mem": "1g"})
+    ResourcePreset.objects.create(name="huge", slots={"cpu": 1, "mem": "7500m"})
+    client = browse(cast.alice)
+    page = amounts(client, cast, cpu="2")
+    text = " ".join(re.sub(r"<[^>]+>", " ", page).split())
+    assert "needs 2 CPU, 1 left of the limit" in text and "needs 7.32 GiB Memory, 7 GiB free" in text
+    assert "1 left of the limit of user alice@example.com 2 free in default" in facts(page, "cpu")["text"]
+    assert "<strong>2</strong> free" in page, "the sidebar counts the machines"
+    assert "More than the 1 that user alice@example.com has left" in facts(page, "cpu")["said"]
+    many = amounts(client, cast, cpu="0.8", cluster_size="2", cluster_mode="single-node")
+    assert "More than the 0.5 that each of 2 kernels can have:" in facts(many, "cpu")["said"]
+    assert "needs 1 CPU, 0.5 for each kernel" in many
 
 
 def test_the_minimum_is_what_the_environment_requires_and_custom_may_be_switched_off(lab: Cast, browse: Browse) -> None:

@@ -91,6 +91,19 @@ class Words:
         return INFINITY if self.remaining_amount is None else self.text(self.remaining_amount)
 
     @property
+    def is_limited(self) -> bool:
+        """Whether a policy's limit, and not the machines, sets the amount that could start now."""
+        return self.amount.quota is not None and (self.amount.is_limited or not self.tells_room)
+
+    @property
+    def left(self) -> str:
+        """What a limit leaves, and whose it is; empty if the machines leave less, or nothing of it is used."""
+        quota, most = self.amount.quota, self.amount.maximum
+        if quota is None or self.kernels > 1 or not self.is_limited or (most and quota.amount >= most.amount):
+            return ""
+        return _("%(amount)s left of the limit of %(whose)s") % {"amount": self.remaining, "whose": self._whose(quota)}
+
+    @property
     def room(self) -> str:
         """The free resources of the group and of its best agent as text; empty if the user may not know them."""
         if not self.tells_room:
@@ -189,17 +202,19 @@ class Words:
         return _("Must be a multiple of %(step)s.") % {"step": decimal_text(self.amount.step)}
 
     def _queue(self) -> str:
-        now, quota = self.remaining_amount, self.amount.quota
-        if now is None:
+        quota, values = self.amount.quota, {"amount": self.remaining, "group": self.group, "kernels": self.kernels}
+        if self.remaining_amount is None:
             return ""
-        if quota and quota.amount <= now:
-            values = {"amount": self.remaining, "whose": self._whose(quota)}
-            return _("More than the %(amount)s that %(whose)s has left: the session will be queued.") % values
-        if self.amount.free > self.amount.on_one:
+        if self.kernels > 1:
+            text = _("More than the %(amount)s that each of %(kernels)s kernels can have: the session will be queued.")
+        elif quota and self.is_limited:
+            values["whose"] = self._whose(quota)
+            text = _("More than the %(amount)s that %(whose)s has left: the session will be queued.")
+        elif self.amount.free > self.amount.on_one:
             text = _("More than the %(amount)s available on one agent now: the session will be queued.")
         else:
             text = _("More than the %(amount)s free in %(group)s now: the session will be queued.")
-        return text % {"amount": self.remaining, "group": self.group}
+        return text % values
 
     def _whose(self, bound: Bound) -> str:
         return whose(bound, self.group)

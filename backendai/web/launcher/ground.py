@@ -169,7 +169,14 @@ def _short(slots: Slots, words: Mapping[str, Words], *, never: bool) -> str:
         if never and most and wanted > most.amount:
             return _("needs %(wanted)s, at most %(most)s") % (values | {"most": plain(slot, most.amount)})
         if not never and now is not None and wanted > now:
-            return _("needs %(wanted)s, %(free)s free") % (values | {"free": plain(slot, max(0, now))})
+            values["now"] = plain(slot, max(0, now))
+            if known.kernels > 1:
+                return _("needs %(wanted)s, %(now)s for each kernel") % values
+            if known.is_limited:
+                return _("needs %(wanted)s, %(now)s left of the limit") % values
+            if known.amount.free > known.amount.on_one:
+                return _("needs %(wanted)s, %(now)s free on one agent") % values
+            return _("needs %(wanted)s, %(now)s free") % values
     return ""
 
 
