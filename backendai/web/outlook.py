@@ -38,6 +38,17 @@ _NO_CHANGE = {
     "image-building": _noop("Until its image is available, other amounts do not help."),
     "image-build-failed": _noop("Until its image is available, other amounts do not help."),
 }
+_STARTS_WHEN = {
+    **dict.fromkeys((*LACKS_ROOM, "behind-in-queue"), _noop("The session starts as soon as resources are free.")),
+    **dict.fromkeys(
+        ("slot-limit", "too-many-sessions"),
+        _noop("The session starts when others that count against the limit have ended."),
+    ),
+    "agent-draining": _noop("A drained agent takes no new sessions until an administrator cancels the drain."),
+    "no-agent-schedulable": _noop("A paused agent takes no new sessions until an administrator resumes it."),
+    "no-agent-alive": _noop("The session starts when an agent is reachable again."),
+    "agent-fault": _noop("The session starts when the fault of an agent is repaired."),
+}
 _NO_PASS = frozenset({"wrong-group-rules", "scheduler-error"})  # a pass over the group fails: there is none to foresee
 
 
@@ -93,9 +104,9 @@ class Outlook:
         return _(_NO_CHANGE.get(self.code, _NONE_FOUND))
 
     @property
-    def waits_for_resources(self) -> bool:
-        """Whether free resources end the wait."""
-        return self.code not in _NO_CHANGE
+    def starts_when(self) -> str:
+        """What ends the wait; empty if only the message says it."""
+        return _(_STARTS_WHEN[self.code]) if self.code in _STARTS_WHEN else ""
 
     @property
     def lacks_room(self) -> bool:

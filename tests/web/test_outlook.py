@@ -103,6 +103,23 @@ def test_a_session_that_waits_for_another_is_not_told_to_wait_for_resources(cast
     assert "resources are free" not in text
 
 
+def test_what_ends_the_wait_follows_from_its_reason(cast: Cast, browse: Browse, busy: ComputeSession) -> None:
+    client, now = browse(cast.alice), timezone.now()
+    assert "<strong>Not yet.</strong> The session starts as soon as resources are free." in part(client, busy)
+    changes: dict[str, dict[str, Any]] = {
+        "until an administrator cancels the drain.": {"status": Agent.Status.DRAINING, "drain_started_at": now},
+        "until an administrator resumes it.": {"schedulable": False},
+        "starts when the fault of an agent is repaired.": {"fault": "The engine does not answer."},
+        "starts when an agent is reachable again.": {"status": Agent.Status.LOST, "lost_at": now},
+    }
+    known = Agent.objects.values().get()
+    for said, change in changes.items():
+        Agent.objects.update(**{name: known[name] for name in ("status", "drain_started_at", "schedulable", "fault")})
+        Agent.objects.update(**change)
+        text = part(client, busy)
+        assert said in text and "as soon as resources are free" not in text, said
+
+
 def test_the_page_asks_for_the_outlook_of_a_session_that_waits_and_of_no_other(
     cast: Cast, browse: Browse, busy: ComputeSession
 ) -> None:
