@@ -260,4 +260,5 @@ def test_replicas_that_ended_stay_with_their_logs_and_sessions_lead_back(alice: 
     assert "Ended replicas" in page
     assert f"/sessions/{ended.session_id}/log/" in page
     assert f'href="/endpoints/{endpoint.pk}/"' in alice.get(f"/sessions/{ended.session_id}/").content.decode()
-    assert "Created by" in alice.get(f"/endpoints/{endpoint.pk}/decisions/").content.decode()
+    decisions = alice.get(f"/endpoints/{endpoint.pk}/decisions/").content.decode()
+    assert "Created by alice@example.com with 1 replica." in decisions

@@ -43,7 +43,10 @@ def decide_scale(endpoint: EndpointView, now: datetime) -> Scale:
         )
         return Scale(desired, Reason("limits-changed", message, _numbers(endpoint)), endpoint.panic_until)
     if endpoint.minimum == endpoint.maximum:
-        message = Message("The number of replicas is set to {number} by hand.", number=endpoint.maximum)
+        message = Message(
+            "The minimum and the maximum are both {number}: the load does not change the number of replicas.",
+            number=endpoint.maximum,
+        )
         return Scale(endpoint.desired, Reason("manual", message, _numbers(endpoint)))
     return _up(endpoint, now) or _down(endpoint, now)
 

@@ -82,8 +82,7 @@ def create_endpoint(user: User, spec: EndpointSpec, *, idempotency_key: str | No
             )
             endpoint.current = _write_revision(endpoint, user, spec.revision, checked, 1, now)
             endpoint.save(update_fields=["current"])
-            created = Message("Created by {user}.", user=user.email)
-            note(endpoint.pk, "created", now=now, after=spec.minimum, message=created)
+            note(endpoint.pk, "created", now=now, after=spec.minimum, message=_created(user, spec.minimum))
             audit(user.pk, "endpoint.create", "endpoint", [endpoint.pk], name=spec.name, image=spec.revision.image)
             check_number(checked.limited, endpoint)
             _hint()
@@ -97,6 +96,14 @@ def create_endpoint(user: User, spec: EndpointSpec, *, idempotency_key: str | No
         )
         raise Conflict(text, field="name", code="name-taken") from error
     return endpoint
+
+
+def _created(user: User, number: int) -> Message:
+    if number == 0:
+        return Message("Created by {user} without replicas: the first request starts one.", user=user.email)
+    if number == 1:
+        return Message("Created by {user} with 1 replica.", user=user.email)
+    return Message("Created by {user} with {number} replicas.", user=user.email, number=number)
 
 
 def update_endpoint(endpoint: Endpoint, user: User, spec: RevisionSpec, *, allow_gap: bool = False) -> Revision:

@@ -126,7 +126,9 @@ def test_new_limits_stopped_and_by_hand():
     assert decided(an_endpoint(desired=9)) == (8, "limits-changed")
     assert decided(an_endpoint(desired=0)) == (1, "limits-changed")
     assert decided(an_endpoint(wish=DesiredState.STOPPED)) == (0, "paused")
-    assert decided(an_endpoint(minimum=2, maximum=2)) == (2, "manual")
+    both = an_endpoint(minimum=2, maximum=2)
+    assert decided(both) == (2, "manual")
+    assert decide_scale(both, NOW).reason.message.startswith("The minimum and the maximum are both 2: the load")
 
 
 def test_a_start_under_way_is_not_given_up():
