@@ -162,7 +162,8 @@ def _grant(request: PageRequest, folder: Folder, data: dict[str, Any]) -> None:
         try_to(request, lambda: _("The rights of %(email)s are set.") % {"email": grant.user.email})
         return
     grant = share_folder(folder, request.user, data["email"], data["rights"], now=now)
-    try_to(request, lambda: _("%(email)s is invited.") % {"email": grant.user.email})
+    text = _("The rights of %(email)s are set.") if grant.accepted_at else _("%(email)s is invited.")
+    try_to(request, lambda: text % {"email": grant.user.email})
 
 
 def _save(request: PageRequest, folder: Folder, form: SettingsForm) -> None:

@@ -131,6 +131,11 @@ class DrainPage(AgentFormAction):
     title = _l("Drain")
     submit_label = _l("Drain agent")
 
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        """Return the context; a drain that has started gets another deadline, or none."""
+        label = {"submit_label": _("Change the deadline")} if self.object.is_drained else {}
+        return super().get_context_data(**(label | kwargs))
+
     def make_form(self, data: Any = None) -> forms.Form:
         return DrainForm(data)
 

@@ -39,10 +39,13 @@ def test_a_folder_is_shared_accepted_and_taken_back(cast: Cast, data: Folder, al
     invite = {"kind": "invite", "email": "bob@example.com", "rights": "view"}
     assert alice.post(page(data, "sharing"), invite)["Location"] == page(data, "sharing")
     assert "not yet accepted" in text(alice.get(page(data, "sharing")))
+    assert "Withdraw invitation" in text(alice.get(page(data, "sharing")))
     assert bob.get(reverse("web:folder", args=[data.pk])).status_code == 404
     bob.post(reverse("web:folder_invitation", args=[FolderGrant.objects.get().pk]), {"answer": "accept"})
     assert bob.get(reverse("web:folder", args=[data.pk])).status_code == 200
     assert bob.post(reverse("web:folder_revoke", args=[data.pk, cast.bob.pk])).status_code == 404
+    told = text(alice.post(page(data, "sharing"), invite | {"rights": "edit"}, follow=True))
+    assert "The rights of bob@example.com are set." in told and "is invited" not in told and "Stop sharing" in told
     alice.post(reverse("web:folder_revoke", args=[data.pk, cast.bob.pk]))
     assert bob.get(reverse("web:folder", args=[data.pk])).status_code == 404
 

@@ -128,13 +128,15 @@ def test_a_machine_is_emptied_with_progress_and_used_again(cast: Cast, dana: Cli
     agent = make_agent()
     session = make_running_session(cast.alice, agent)
     asked = dana.get(page(agent, "agent-drain"))
-    assert "1 kernel now" in text_of(asked)
+    assert "1 kernel now" in text_of(asked) and asked.context["submit_label"] == "Drain agent"
     wrong = dana.post(page(agent, "agent-drain"), {"within": "soon"})
     assert (wrong.status_code, "Write a number with its unit" in text_of(wrong)) == (422, True)
     assert dana.post(page(agent, "agent-drain"), {"within": "2h"}).status_code == 302
     agent.refresh_from_db()
     assert agent.drain_ends_at is not None
     assert abs(agent.drain_ends_at - timezone.now() - timedelta(hours=2)) < timedelta(minutes=1)
+    later = dana.get(page(agent, "agent-drain"))
+    assert "Change the deadline of" in text_of(later) and later.context["submit_label"] == "Change the deadline"
     assert "1 of 1 kernel left" in text_of(dana.get(page(agent), **HTMX))
     owner = Client()
     owner.force_login(cast.alice)
