@@ -82,7 +82,7 @@ class SizeField(forms.CharField):
         if not text:
             return None
         try:
-            return parse_size(text, field="size")
+            return parse_size(text, field="size", typed=True)
         except UserError as error:
             raise ValidationError(error.message) from error
 

@@ -22,7 +22,7 @@ def clean_amounts(amounts: Any, *, field: str) -> dict[str, str]:
 
 def _parsed(name: str, value: Any, field: str) -> int:
     try:
-        return parse_amount(name, value, field=field)
+        return parse_amount(name, value, field=field, typed=True)
     except UserError as error:
         if error.code == "unknown-slot":  # it names the slot already
             raise

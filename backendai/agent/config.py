@@ -168,7 +168,7 @@ def _parse_usage_interval(environ: Mapping[str, str]) -> float:
 
 def _parse_reserve(environ: Mapping[str, str]) -> int | None:
     told = environ.get("BACKENDAI_AGENT_RESERVE_MEM", "")
-    return parse_size(told, field="reserve.mem") if told else None
+    return parse_size(told, field="reserve.mem", typed=True) if told else None
 
 
 def _parse_disk_reserve(environ: Mapping[str, str]) -> float:
@@ -203,7 +203,8 @@ def _parse_paths(environ: Mapping[str, str], variable: str) -> tuple[Path, ...]:
 
 def _parse_slots(text: str) -> Slots:
     pairs = [part.partition("=") for part in text.split(",") if part.strip()]
-    return Slots.parse({name.strip(): amount.strip() for name, _, amount in pairs}, field="BACKENDAI_AGENT_SLOTS")
+    amounts = {name.strip(): amount.strip() for name, _, amount in pairs}
+    return Slots.parse(amounts, field="BACKENDAI_AGENT_SLOTS", typed=True)
 
 
 def _parse_port(text: str) -> int:

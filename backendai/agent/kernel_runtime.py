@@ -55,4 +55,4 @@ def read_runtime(environ: Mapping[str, str]) -> Runtime:
     if name and not _NAME.match(name):
         message = f"{_VARIABLE} is {name!r}: use a name from the engine's list of runtimes, such as kata or runsc."
         raise UserError(message, field=_VARIABLE)
-    return Runtime(name, parse_size(overhead, field=f"{_VARIABLE}_MEMORY") if overhead else 0)
+    return Runtime(name, parse_size(overhead, field=f"{_VARIABLE}_MEMORY", typed=True) if overhead else 0)

@@ -44,7 +44,7 @@ def read_machines(environ: Mapping[str, str]) -> MachineSettings:
     if network not in NETWORKS:
         raise _wrong("BACKENDAI_QEMU_NETWORK", network, f"use {' or '.join(NETWORKS)}")
     told = environ.get("BACKENDAI_QEMU_OVERHEAD", "")
-    overhead = parse_size(told, field="BACKENDAI_QEMU_OVERHEAD") if told else _OVERHEAD
+    overhead = parse_size(told, field="BACKENDAI_QEMU_OVERHEAD", typed=True) if told else _OVERHEAD
     if overhead > _MOST_OVERHEAD:
         raise _wrong("BACKENDAI_QEMU_OVERHEAD", told, "use 16g at most")
     return MachineSettings(

@@ -37,7 +37,7 @@ def exact_bounds(amounts: Mapping[str, Any]) -> dict[str, str]:
 def _parsed(amounts: Any, field: str) -> Slots:
     if not isinstance(amounts, Mapping):
         raise UserError("Write slots with their amounts, such as cpu=1, mem=1g.", field=field, code="invalid-amounts")
-    return Slots.parse(amounts, field=field)
+    return Slots.parse(amounts, field=field, typed=True)
 
 
 def _nothing_between(minimum: Slots, maximum: Slots) -> str:

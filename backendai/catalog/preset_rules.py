@@ -51,7 +51,7 @@ def _amounts(slots: Any) -> Slots:
         raise UserError(
             "Write slots with their amounts, such as cpu=8, mem=64g.", field="slots", code="invalid-amounts"
         )
-    amounts = Slots.parse(slots, field="slots")
+    amounts = Slots.parse(slots, field="slots", typed=True)
     if not amounts:
         raise UserError("Write at least one slot with its amount.", field="slots", code="invalid-amounts")
     if "shm" in amounts:

@@ -125,7 +125,7 @@ def _app_domain(group: ResourceGroup) -> Iterator[tuple[str, str]]:
 
 def _session_defaults(group: ResourceGroup) -> Iterator[tuple[str, str]]:
     try:
-        parse_session_defaults(group.session_defaults)
+        parse_session_defaults(group.session_defaults, typed=True)
     except UserError as error:
         yield "session_defaults", error.message
 

@@ -31,11 +31,12 @@ class SessionDefaults:
     environ: Mapping[str, str] = field(default_factory=dict)
 
 
-def parse_session_defaults(stored: Any) -> SessionDefaults:
+def parse_session_defaults(stored: Any, *, typed: bool = False) -> SessionDefaults:
     """Return the defaults in a group's column.
 
     Its form is ``{"priority": 20, "batch_timeout": 7200, "shm": "256m", "environ": {"NAME": "value"}}``, with the time
-    in seconds. Raises UserError that names the invalid part.
+    in seconds. ``typed``: a person has just written them, as in ``parse_size``. Raises UserError that names the invalid
+    part.
     """
     if not isinstance(stored, Mapping):
         raise _wrong(Message('Write names with their values, such as {"priority": 20}.'))
@@ -47,7 +48,7 @@ def parse_session_defaults(stored: Any) -> SessionDefaults:
     return SessionDefaults(
         _priority(stored.get("priority")),
         _time(stored.get("batch_timeout")),
-        _shm(stored.get("shm", "")),
+        _shm(stored.get("shm", ""), typed=typed),
         _environ(stored.get("environ", {})),
     )
 
@@ -81,13 +82,13 @@ def _time(value: Any) -> timedelta | None:
     return timedelta(seconds=value)
 
 
-def _shm(value: Any) -> str:
+def _shm(value: Any, *, typed: bool) -> str:
     if value in ("", None):
         return ""
     if not isinstance(value, str):
         raise _wrong(Message("The shared memory is {value}; write a size such as 256m.", value=repr(value)))
     try:
-        parse_size(value, field="session_defaults")
+        parse_size(value, field="session_defaults", typed=typed)
     except UserError as error:
         raise _wrong(Message("Shared memory: {message}", message=error.message)) from None
     return value

@@ -61,7 +61,7 @@ def _amounts(name: str, value: Any) -> dict[str, str]:
         )
     try:
         check_known(value, field=name, kept=site_settings().container_caps)
-        return Slots.parse(value, field=name).to_json()
+        return Slots.parse(value, field=name, typed=True).to_json()
     except UserError as error:
         raise UserError(error.message, field=name, code=error.code) from None
 

@@ -19,6 +19,7 @@ from backendai.core.messages import Message
 MILLI = 1000
 LARGEST = 2**62  # fits a signed 64-bit column
 _MOST_DIGITS = 40
+_LEAST_PLAIN = 2**20  # bytes: whoever types a smaller number without a unit means MiB or GiB
 INFINITY = "∞"
 
 _RESOURCES = {"cpu": "CPU", "mem": "memory", "cuda.device": Message("GPU"), "cuda.shares": Message("GPU shares")}
@@ -50,10 +51,11 @@ class Slots(Mapping[str, int]):
         self._hash: int | None = None  # cached, as a pass looks up the same amounts thousands of times
 
     @classmethod
-    def parse(cls, amounts: Mapping[str, Any], *, field: str = "resources") -> Slots:
-        """Return slots from strings or numbers (``{"cpu": 1, "mem": "512m"}``). Raises UserError that names the invalid
-        slot."""
-        return cls({name: parse_amount(name, value, field=f"{field}.{name}") for name, value in amounts.items()})
+    def parse(cls, amounts: Mapping[str, Any], *, field: str = "resources", typed: bool = False) -> Slots:
+        """Return slots from strings or numbers (``{"cpu": 1, "mem": "512m"}``), as ``parse_amount`` reads each. Raises
+        UserError that names the invalid slot."""
+        parsed = {name: parse_amount(name, one, field=f"{field}.{name}", typed=typed) for name, one in amounts.items()}
+        return cls(parsed)
 
     def to_json(self) -> dict[str, str]:
         """Return exact decimal strings in the slot's unit: ``{"cpu": "0.5", "mem": "536870912"}``."""
@@ -108,13 +110,13 @@ class Slots(Mapping[str, int]):
         return Message.joined([amount_in_words(name, amount) for name, amount in self._amounts.items()], ", ")
 
 
-def parse_amount(name: str, value: Any, *, field: str) -> int:
+def parse_amount(name: str, value: Any, *, field: str, typed: bool = False) -> int:
     """Return an amount in thousandths of the slot's unit. Sizes such as ``mem`` may be 512m, 2GiB, 1.5g or plain bytes.
-    Raises UserError."""
+    ``typed``: a person wrote it, who hardly means a few bytes by a plain number. Raises UserError."""
     if not _NAME.match(name):
         raise UserError("{name} is not a resource name.", name=repr(name), field=field, code="unknown-slot")
     if is_size(name):
-        amount = _parse_size(value, field)
+        amount = _parse_size(value, field, typed=typed)
     else:
         _refuse_size(name, value, field)
         amount = _parse_number(value, field)
@@ -133,9 +135,10 @@ def parse_amount(name: str, value: Any, *, field: str) -> int:
     return int(thousandths)
 
 
-def parse_size(value: Any, *, field: str) -> int:
-    """Return whole bytes from 512m, 2GiB, 1.5g or a plain number. Raises UserError."""
-    return int(_parse_size(value, field))
+def parse_size(value: Any, *, field: str, typed: bool = False) -> int:
+    """Return whole bytes from 512m, 2GiB, 1.5g or a plain number; ``typed`` as in ``parse_amount``. Raises
+    UserError."""
+    return int(_parse_size(value, field, typed=typed))
 
 
 def is_size(name: str) -> bool:
@@ -220,13 +223,16 @@ def format_size(size: int) -> str:
     return f"{value:.2f}".rstrip("0").rstrip(".") + f" {unit}"
 
 
-def _parse_size(value: Any, field: str) -> Decimal:
+def _parse_size(value: Any, field: str, *, typed: bool) -> Decimal:
     match = _SIZE.match(str(value)) if not isinstance(value, bool) else None
     if match is None or len(str(value)) > 40:
         raise UserError(
             "{value} is not a size: use 512m, 2g or bytes.", value=repr(value), field=field, code="invalid-amount"
         )
     size = Decimal(match[1]) * _BINARY_UNITS[match[2].lower()]
+    if typed and 0 < size < _LEAST_PLAIN and str(value).strip() == match[1]:
+        text = "{value} without a unit means bytes. Write {value}g or {value}m."
+        raise UserError(text, value=match[1], field=field, code="unit-missing")
     return size.to_integral_value()
 
 

@@ -125,9 +125,9 @@ def _check_parts(spec: SessionSpec) -> None:
     parts: list[tuple[str, SessionSpec | RoleSpec]] = [("", spec)]
     parts += [(f"roles.{name}.", role) for name, role in spec.roles.items()]
     for where, part in parts:
-        Slots.parse(part.resources, field=f"{where}resources")
+        Slots.parse(part.resources, field=f"{where}resources", typed=True)
         if part.shm:
-            parse_size(part.shm, field=f"{where}shm")
+            parse_size(part.shm, field=f"{where}shm", typed=True)
         for name in part.environ:
             check_variable_name(name, field=f"{where}environ.{name}")
 

@@ -58,6 +58,8 @@ def alice(cast: Cast) -> Caller:
         ({"project": "other"}, "project"),
         ({"preset": "gigantic"}, "preset"),
         ({"shm": "2g"}, "shm"),
+        ({"shm": "64"}, "shm"),
+        ({"resources": {"cpu": 1, "mem": 64}}, "resources.mem"),
         ({"shm": True}, "shm"),
         ({"environ": ["A=1"]}, "environ"),
         ({"environ": {"A": {"b": 1}}}, "environ.A"),

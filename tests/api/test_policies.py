@@ -65,6 +65,7 @@ def test_what_is_left_out_is_not_limited_and_null_takes_a_limit_away(dana: Calle
         ({"slots": {"cpu": -1}}, "slots"),
         ({"slots": {"cpu": "0.0001"}}, "slots"),
         ({"slots": {"mem": "8 parsecs"}}, "slots"),
+        ({"slots": {"mem": 64}}, "slots"),
         ({"slots": {"cpu": "1e99"}}, "slots"),
         ({"slots": {"cpu": True}}, "slots.cpu"),
         ({"slots": "all"}, "slots"),

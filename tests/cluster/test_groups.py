@@ -104,6 +104,7 @@ def test_a_launch_gets_the_groups_defaults_where_it_says_nothing(cast: Cast) -> 
         ({"priority": True}, "0 to 100"),
         ({"batch_timeout": 0}, "more than 0"),
         ({"shm": "much"}, "Shared memory"),
+        ({"shm": "64"}, "64 without a unit means bytes"),
         ({"environ": {"LD_PRELOAD": "x"}}, "is reserved"),
         ({"environ": {"A": 1}}, "The value of A"),
     ],

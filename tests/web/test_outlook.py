@@ -399,6 +399,8 @@ def test_a_start_that_lies_ahead_is_told_by_the_readers_clock(cast: Cast, browse
         ({"cpu": "many"}, "CPU cores: 'many' is not a number."),
         ({"mem": "4x"}, "Memory: '4x'"),
         ({"mem": "1k"}, "of memory requested"),
+        ({"mem": "64"}, "Memory: 64 without a unit means bytes. Write 64g or 64m."),
+        ({"shm": "64"}, "Shared memory: 64 without a unit means bytes."),
         ({"image": "unheard-of"}, "Image: Select a valid choice."),
         ({"name": "-a"}, "Name: "),
         ({"cluster_size": "99"}, "Kernels: "),

@@ -65,7 +65,8 @@ def slots_of(spec: SessionSpec, preset: ResourcePreset | None, image: Image) -> 
         base |= dict(preset.amounts)
     check_known(spec.resources, field="resources.{slot}")
     # Slots.parse would drop a zero, which must override the default.
-    asked = {name: parse_amount(name, value, field=f"resources.{name}") for name, value in spec.resources.items()}
+    wanted = spec.resources.items()
+    asked = {name: parse_amount(name, value, field=f"resources.{name}", typed=True) for name, value in wanted}
     slots = Slots(base | asked)
     check_steps(slots)
     check_caps(slots)
@@ -122,7 +123,7 @@ def shm_of(spec: SessionSpec, preset: ResourcePreset | None, slots: Slots, usual
     """
     memory = slots["mem"] // MILLI
     if spec.shm:
-        shm = parse_size(spec.shm, field="shm")
+        shm = parse_size(spec.shm, field="shm", typed=True)
     elif preset and preset.shm_bytes:
         shm = preset.shm_bytes
     else:

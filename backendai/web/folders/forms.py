@@ -33,7 +33,7 @@ class SizeField(forms.CharField):
         """Return the size in bytes, or None. Raises ValidationError."""
         text = str(super().clean(value)).replace(" ", "").replace("\N{NO-BREAK SPACE}", "")
         try:
-            return parse_size(text, field="limit_bytes") if text else None
+            return parse_size(text, field="limit_bytes", typed=True) if text else None
         except UserError as error:
             raise forms.ValidationError(in_words(error.message)) from error
 

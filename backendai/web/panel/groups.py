@@ -219,7 +219,7 @@ class PanelGroupForm(GroupForm, EditForm):
 def _check_default(name: str, value: Any) -> None:
     """Raise ValidationError if this default of sessions is invalid, so that its own field shows the error."""
     try:
-        parse_session_defaults({name: value})
+        parse_session_defaults({name: value}, typed=True)
     except UserError as error:
         raise forms.ValidationError(in_words(error.message)) from error
 

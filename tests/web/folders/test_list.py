@@ -184,6 +184,7 @@ def test_a_folder_is_created_with_its_limit(cast: Cast, host: StorageHost, alice
     [
         ({"name": "-x"}, "begin"),
         ({"limit_bytes": "much"}, "not a size"),
+        ({"limit_bytes": "20"}, "20 without a unit means bytes."),
         ({"name": ""}, "required"),
         ({"host": ""}, "required"),
     ],

@@ -60,6 +60,9 @@ def test_a_preset_is_made_changed_and_deleted(dana: Client) -> None:
     assert 'value="1g"' in dana.get(path).content.decode()
     words = dana.post(path, shown(dana, path) | {"shm_bytes": "much", "slots": "cpu=4, mem=16g"})
     assert (words.status_code, list(words.context["form"].errors)) == (422, ["shm_bytes"])
+    bare = dana.post(path, shown(dana, path) | {"shm_bytes": "64", "slots": "cpu=4, mem=16"})
+    assert list(bare.context["form"].errors) == ["slots", "shm_bytes"]
+    assert "16 without a unit means bytes. Write 16g or 16m." in bare.context["form"].errors["slots"][0]
     assert dana.post(path, shown(dana, path) | {"slots": "cpu=2, mem=16g"}).status_code == 302
     preset.refresh_from_db()
     assert preset.slots["cpu"] == "2"

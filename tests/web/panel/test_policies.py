@@ -86,6 +86,7 @@ def test_a_policy_in_use_names_who_has_it_and_is_not_deleted(dana: Client, cast:
     [
         ({"slots": "cpu=-1"}, "slots"),
         ({"slots": "mem=8 parsecs"}, "slots"),
+        ({"slots": "mem=64"}, "slots"),
         ({"max_pending_slots": "cpu=0.0001"}, "max_pending_slots"),
         ({"max_sessions": "-1"}, "max_sessions"),
         ({"max_sessions": "2.5"}, "max_sessions"),
@@ -95,6 +96,7 @@ def test_a_policy_in_use_names_who_has_it_and_is_not_deleted(dana: Client, cast:
         ({"max_customized_images": "99999999999999999999"}, "max_customized_images"),
         ({"max_folder_bytes": "9999999p"}, "max_folder_bytes"),
         ({"max_folder_bytes": "much"}, "max_folder_bytes"),
+        ({"max_folder_bytes": "20"}, "max_folder_bytes"),
         ({"default_for": ["everybody"]}, "default_for"),
         ({"name": ""}, "name"),
     ],
