@@ -86,6 +86,10 @@ class NewUserForm(UserForm):
         self.fields["role"].help_text = ""
         self.initial.setdefault("domain", actor.domain_id)
         self.initial.setdefault("policy", default_policy("user"))
+        own = projects.filter(domain=actor.domain_id) if actor.domain_id else projects
+        if len(only := list(own[:2])) == 1:  # otherwise nobody but the administrator knows which one
+            self.initial.setdefault("projects", only)
+            self.initial["domain"] = only[0].domain_id
 
 
 class UserFormPage(FormPage):

@@ -114,6 +114,15 @@ def test_a_person_is_made_and_changed_within_ones_own_limits(world: World, brows
     assert erin.get(f"/manage/users/{world.cast.charlie.pk}/").status_code == 404
 
 
+def test_a_new_user_gets_the_only_project_unless_another_is_chosen(world: World, browse: Browse) -> None:
+    dana = browse(world.cast.dana)
+    assert not dana.get("/manage/users/new/").context["form"]["projects"].value(), "the domain has two"
+    Project.objects.filter(pk=world.speech.pk).update(is_active=False)
+    form = dana.get("/manage/users/new/").context["form"]
+    assert (form["projects"].value(), form["domain"].value()) == ([world.vision.pk], world.domain.pk)
+    assert f'<option value="{world.vision.pk}" selected>' in text_of(dana.get("/manage/users/new/"))
+
+
 def test_who_has_lost_a_second_factor_is_helped_by_an_administrator(world: World, browse: Browse) -> None:
     alice, client = world.cast.alice, browse(world.cast.dana)
     assert "Reset second factors" not in text_of(client.get(f"/manage/users/{alice.pk}/"))
