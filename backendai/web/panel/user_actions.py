@@ -78,9 +78,7 @@ class DeactivatePage(UserAction):
         return _("Deactivate %(object)s?") % {"object": self.object}
 
     def consequences(self) -> list[str]:
-        live = lasting_sessions_of(self.object)
-        acting = powers_of(self.object, timezone.now())
-        stops = ", ".join(f"{in_words(power.name)}: {held}" for power, held in acting if power.restored)
+        live, stops = lasting_sessions_of(self.object), _restored(self.object)
         idle = [_("Until the account is activated again these do nothing: %(stops)s.") % {"stops": stops}]
         return [
             _("All their sign-ins and access tokens end, and open connections close within seconds."),
@@ -109,11 +107,26 @@ class ActivatePage(UserAction):
         return _("Activate %(object)s?") % {"object": self.object}
 
     def consequences(self) -> list[str]:
-        return [_("They can sign in as before; access tokens must be recreated.")]
+        if self.object.domain_id is None and not self.object.last_login:
+            return [
+                _("They can sign in for the first time."),
+                _("They have no domain and no project yet: set the domain, then add them to a project."),
+            ]
+        told = [_("They can sign in as before; access tokens and secrets of key pairs must be recreated.")]
+        if starts := _restored(self.object):
+            told.append(_("These act for them again at once: %(starts)s.") % {"starts": starts})
+            told.append(_("Endpoints that were not stopped start their replicas again, and runs continue."))
+        return told
 
     def act(self) -> str:
         set_user_active(self.viewer, self.object, True, now=timezone.now())
         return _("%(object)s is active again.") % {"object": self.object}
+
+
+def _restored(person: User) -> str:
+    """Return what does nothing while the person is deactivated and acts again afterwards, with numbers."""
+    acting = powers_of(person, timezone.now())
+    return ", ".join(f"{in_words(power.name)}: {held}" for power, held in acting if power.restored)
 
 
 class ResetForm(forms.Form):

@@ -18,10 +18,12 @@ from pytest_django import DjangoAssertNumQueries
 
 from backendai.accounts.models import Domain, Invitation, Membership, Project, ResourcePolicy, User
 from backendai.accounts.services import NewUser, accept_as_new, create_token, create_user, digest_of, set_user_active
+from backendai.accounts.services.sign_up import sign_up
 from backendai.activity.models import AuditEntry
 from tests.accounts.world import World, make_world
 from tests.cast import PASSWORD, Cast
 from tests.factories import make_running_session, make_session
+from tests.serving.world import make_endpoint
 
 pytestmark = pytest.mark.django_db
 
@@ -167,6 +169,18 @@ def test_a_person_is_deactivated_activated_and_given_a_password(world: World, br
     assert world.person("gina").check_password("battery horse staple")
     assert erin.get(f"/manage/users/{world.erin.pk}/deactivate/").status_code == 404, "nobody shuts themselves out"
     assert erin.get(f"{gina}purge/").status_code == 404, "that is for superadmins"
+
+
+def test_an_activation_says_what_acts_for_the_person_again(world: World, browse: Browse) -> None:
+    dana, alice = browse(world.cast.dana), world.cast.alice
+    make_endpoint(alice)
+    set_user_active(world.cast.dana, alice, False, now=timezone.now())
+    asked = text_of(dana.get(f"/manage/users/{alice.pk}/activate/"))
+    assert "again at once: endpoints: 1." in asked and "start their replicas again" in asked
+    newcomer = sign_up("new@example.com", PASSWORD)
+    assert newcomer
+    asked = text_of(dana.get(f"/manage/users/{newcomer.pk}/activate/"))
+    assert "for the first time" in asked and "no domain and no project yet" in asked and "as before" not in asked
 
 
 def test_a_deactivation_says_how_many_sessions_go_on(world: World, browse: Browse) -> None:
