@@ -223,3 +223,11 @@ def test_the_images_that_come_along_say_what_is_in_them(cast: Cast) -> None:
     found = offered(cast)
     assert list(found) == ["Python", "Python (science)"]
     assert "pandas" in found["Python (science)"].description
+
+
+def test_without_an_image_it_says_who_can_do_what(cast: Cast, browse: Browse) -> None:
+    make_group()
+    user, superadmin = (browse(one).get(LAUNCH).content.decode() for one in (cast.alice, cast.dana))
+    assert "Ask an administrator to enable one" in user and "/manage/images/" not in user
+    assert "Ask an administrator" not in superadmin
+    assert 'Under <a href="/manage/images/">Images</a>, import those found on agents' in superadmin
