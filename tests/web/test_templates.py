@@ -16,7 +16,8 @@ from backendai.accounts.models import User
 from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.services.create import create_session
 from backendai.compute.services.recent import launch_and_remember, recent_launches
-from backendai.compute.spec import RoleSpec, SessionSpec
+from backendai.compute.spec import MountRequest, RoleSpec, SessionSpec
+from backendai.storage.models import Folder, FolderGrant, StorageHost
 from backendai.templates.models import Template
 from backendai.templates.services.publishing import TemplateWish, create_template, publish_version
 from backendai.web.gallery.changes import EXAMPLES
@@ -257,6 +258,20 @@ def test_a_session_and_a_recent_launch_are_saved_as_a_template(site: Cast, brows
         assert client.post("/templates/new/", values).status_code == 302
     assert browse(site.bob).get(f"/templates/new/?session={session.pk}").context["form"]["name"].value() is None
     assert "API_KEY" in Template.objects.first().current.document["environ"]
+
+
+def test_a_saved_template_names_its_folders(site: Cast, browse: Browse) -> None:
+    now = timezone.now()
+    common = {"host": StorageHost.objects.create(name="local", address="http://127.0.0.1:1"), "status": "READY"}
+    data, other = (Folder.objects.create(name=name, user=site.alice, **common) for name in ("data", "other"))
+    twin = Folder.objects.create(name="other", user=site.bob, **common)
+    FolderGrant.objects.create(folder=twin, user=site.alice, rights="view", kind="invitation", accepted_at=now)
+    mounts = [MountRequest(str(data.pk)), MountRequest(str(other.pk))]
+    launch_and_remember(site.alice, SessionSpec(image="python", name="night", mounts=mounts), now=now)
+    for query in (f"session={ComputeSession.objects.get().pk}", f"recent={recent_launches(site.alice)[0].pk}"):
+        text = browse(site.alice).get(f"/templates/new/?{query}").context["form"]["text"].value()
+        assert "folder: data" in text and str(data.pk) not in text
+        assert str(other.pk) in text, "two folders have its name"
 
 
 def test_the_gallery_takes_a_fixed_number_of_queries(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 from uuid import UUID
 
@@ -21,6 +22,7 @@ from backendai.core.errors import NotFound, UserError
 from backendai.core.written_documents import LARGEST, written
 from backendai.pipelines.copying import copied_text
 from backendai.pipelines.models import Run
+from backendai.storage.models import Folder
 from backendai.templates.models import Template
 from backendai.templates.saving import document_to_save
 from backendai.templates.services.publishing import (
@@ -35,6 +37,7 @@ from backendai.texts.translation import gettext as _
 from backendai.web.account_pages import blame
 from backendai.web.gallery.forms import LookForm, TemplateForm, VersionForm
 from backendai.web.gallery.pages import SECTION, find_template, template_page
+from backendai.web.launcher.mount_fields import is_uuid
 from backendai.web.requests import PageRequest
 
 _BEGINNING = {"image": "python", "resources": {"cpu": 1, "mem": "1g"}}
@@ -160,6 +163,26 @@ def _files(request: PageRequest, session_id: UUID | str) -> dict[str, Any]:
     return {"files": [{"path": one.path, "content": one.content} for one in found]}
 
 
+def _with_folder_names(request: PageRequest, said: dict[str, Any]) -> dict[str, Any]:
+    """Return the launch with its folders named, as nobody knows an id. One whose name is not unique keeps its id."""
+    parts = [said, *said.get("roles", {}).values()]
+    ids = {one["folder"] for part in parts for one in part.get("mounts", ()) if is_uuid(one["folder"])}
+    if not ids:
+        return said
+    alike = Folder.objects.filter(pk__in=ids).values("name")
+    offered = list(Folder.objects.offered_to(request.user).filter(name__in=alike).values_list("pk", "name"))
+    number = Counter(name for _pk, name in offered)
+    names = {str(pk): name for pk, name in offered if number[name] == 1}
+
+    def named(part: dict[str, Any]) -> dict[str, Any]:
+        mounts = [{**one, "folder": names.get(one["folder"], one["folder"])} for one in part.get("mounts", ())]
+        start = {"start_in": names.get(part["start_in"], part["start_in"])} if part.get("start_in") else {}
+        return part | ({"mounts": mounts} if mounts else {}) | start
+
+    roles = {"roles": {name: named(role) for name, role in said["roles"].items()}} if said.get("roles") else {}
+    return named(said) | roles
+
+
 def _initial(request: PageRequest) -> dict[str, Any]:
     """Return the initial document of a new template. Ignores sources that are missing or not the user's own."""
     if (name := request.GET.get("example", "")) in EXAMPLES:
@@ -169,13 +192,13 @@ def _initial(request: PageRequest) -> dict[str, Any]:
             own = ComputeSession.objects.filter(owner=request.user).select_related("image", "resource_group")
             if (session := own.filter(pk=UUID(text)).first()) is not None:
                 said = parameters_of(session) | _files(request, session.pk)
-                return {"text": document_to_save(said), "name": session.name}
+                return {"text": document_to_save(_with_folder_names(request, said)), "name": session.name}
         if text := request.GET.get("recent"):
             record = recent_launch(request.user, UUID(text))
             said = record.document | (
                 _files(request, record.document["files_of"]) if "files_of" in record.document else {}
             )
-            return {"text": document_to_save(said), "name": record.name}
+            return {"text": document_to_save(_with_folder_names(request, said)), "name": record.name}
         if text := request.GET.get("run"):
             own_runs = Run.objects.filter(owner=request.user, kind=Run.Kind.PIPELINE)
             if (run := own_runs.filter(pk=UUID(text)).first()) is not None:
