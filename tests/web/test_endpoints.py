@@ -82,7 +82,10 @@ def test_numbers_tokens_update_and_deletion(alice: Client, cast: Cast) -> None:
     assert Endpoint.objects.get().asleep_after.total_seconds() == 120
     wrong = alice.post(f"{url}scale/", {"minimum": 4, "maximum": 3, "target": 2})
     assert (wrong.status_code, "Choose 0 to 3" in wrong.content.decode()) == (422, True)
+    before = alice.get(url).content.decode()
+    assert 0 < before.index('href="#token-new"') < before.index('id="token-new"') < before.index('id="scaling"')
     shown = alice.post(f"{url}tokens/", {"token_name": "laptop"}).content.decode()
+    assert 'href="#token-new"' not in shown, "the new token is filled in"
     token = EndpointToken.objects.get()
     assert "bsk-" in shown
     assert "bsk-" not in alice.get(url).content.decode()
