@@ -109,6 +109,7 @@ def test_a_program_that_the_memory_limit_ended_is_counted_while_the_kernel_goes_
     )
     backend.start(spec)
     until(lambda: measured(backend, spec).memory_kills == 1)
+    assert measured(backend, spec).memory_kills == 1, "each look counts it once"
 
 
 def test_the_engine_tells_where_its_files_cannot_be_seen(

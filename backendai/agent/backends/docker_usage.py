@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -13,6 +15,7 @@ from docker import APIClient
 from docker.errors import NotFound
 
 from backendai.agent.backends.cgroup_counters import folders_of, network_bytes, read
+from backendai.agent.backends.docker_end import OOM
 from backendai.agent.backends.docker_engine import Engine
 from backendai.agent.readings import Reading
 from backendai.wire.messages import KernelSighting
@@ -35,12 +38,14 @@ class ContainerUsage:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._places: dict[str, _Place] = {}
+        self._kills: dict[str, tuple[int, int]] = {}  # by container, their number and the time of the last one
 
     def readings(self, kernels: Sequence[KernelSighting]) -> dict[UUID, Reading]:
         """Return the counters of these containers, without ended ones and those exceeding the time of 5 s. Raises
         BackendError."""
         here = {kernel.container_id for kernel in kernels}
         self._places = {key: place for key, place in self._places.items() if key in here}
+        self._kills = {key: known for key, known in self._kills.items() if key in here}
         deadline, found = time.monotonic() + _ASKING_SECONDS, {}
         with self._engine.asking(seconds=_ASKING_SECONDS) as client:
             for kernel in kernels:
@@ -54,9 +59,30 @@ class ContainerUsage:
             if place is None:
                 return None
             self._places[container_id] = place
-            return _from_files(container_id, place) if place.folders else _from_engine(client, container_id)
+            if place.folders:
+                return _from_files(container_id, place)
+            said = client.stats(container_id, stream=False, one_shot=True)
+            return _from_engine(container_id, said, self._memory_kills(client, container_id, said["read"]))
         except NotFound:
             return None
+
+    def _memory_kills(self, client: APIClient, container_id: str, now: str) -> int:
+        """Return how many programs the container's memory limit has ended, by the engine's events. The engine keeps the
+        newest 256 of all containers: those from before this agent's start may be missing. ``now``: by its clock, so
+        that the answer ends at once."""
+        until = int(datetime.fromisoformat(f"{now[:19]}+00:00").timestamp())
+        filters = {"type": ["container"], "container": [container_id], "event": [OOM]}
+        response = client.get(
+            f"{client.base_url}/v{client.api_version}/events",
+            params={"since": 1, "until": until, "filters": json.dumps(filters)},
+            timeout=_ASKING_SECONDS,
+        )
+        response.raise_for_status()
+        number, last = self._kills.get(container_id, (0, 0))
+        times = [int(json.loads(line)["timeNano"]) for line in response.text.splitlines() if line]
+        later = [time for time in times if time > last]
+        self._kills[container_id] = number + len(later), max(later, default=last)
+        return number + len(later)
 
     def _find(self, client: APIClient, container_id: str) -> _Place | None:
         """Return the container's process and control groups; None while it does not run."""
@@ -91,15 +117,13 @@ def _from_files(container_id: str, place: _Place) -> Reading | None:
     )
 
 
-def _from_engine(client: APIClient, container_id: str) -> Reading:
-    said: dict[str, Any] = client.stats(container_id, stream=False, one_shot=True)
+def _from_engine(container_id: str, said: dict[str, Any], memory_kills: int) -> Reading:
     used = (said.get("cpu_stats") or {}).get("cpu_usage", {}).get("total_usage")
     memory = said.get("memory_stats") or {}
     details = memory.get("stats") or {}
     idle = details.get("total_inactive_file", details.get("inactive_file", 0))
     networks = (said.get("networks") or {}).values()
     blocks = (said.get("blkio_stats") or {}).get("io_service_bytes_recursive")
-    has_killed = client.inspect_container(container_id)["State"]["OOMKilled"]  # the engine does not count
     return Reading(
         run=container_id,
         cpu_seconds=None if used is None else used / 1e9,
@@ -108,7 +132,7 @@ def _from_engine(client: APIClient, container_id: str) -> Reading:
         net_tx=sum(one["tx_bytes"] for one in networks) if networks else None,
         io_read=_blocks(blocks, "read"),
         io_write=_blocks(blocks, "write"),
-        memory_kills=int(has_killed),
+        memory_kills=memory_kills,
     )
 
 
