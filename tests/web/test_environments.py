@@ -225,6 +225,16 @@ def test_the_images_that_come_along_say_what_is_in_them(cast: Cast) -> None:
     assert "pandas" in found["Python (science)"].description
 
 
+def test_without_a_group_or_a_storage_host_it_says_who_can_do_what(cast: Cast, browse: Browse) -> None:
+    user, superadmin = (browse(one) for one in (cast.alice, cast.dana))
+    for path in ("/dashboard/", LAUNCH):
+        assert "No resource group is open to you yet. Ask an" in user.get(path).content.decode(), path
+        assert '<a href="/manage/groups/">Open one to them</a>' in superadmin.get(path).content.decode(), path
+    for path in ("/folders/new/", "/sessions/new/folder/"):
+        assert "for new folders. Ask an administrator." in user.get(path).content.decode(), path
+        assert '<a href="/manage/storage-hosts/">Add or enable one</a>' in superadmin.get(path).content.decode(), path
+
+
 def test_without_an_image_it_says_who_can_do_what(cast: Cast, browse: Browse) -> None:
     make_group()
     user, superadmin = (browse(one).get(LAUNCH).content.decode() for one in (cast.alice, cast.dana))
