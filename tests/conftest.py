@@ -20,7 +20,7 @@ from tests import migrated, prepared
 from tests.cast import Cast, make_cast
 from tests.groups import GroupScheduling, is_chosen, urgency
 from tests.patience import pytest_itemcollected  # noqa: F401  (a hook)
-from tests.report import pytest_terminal_summary  # noqa: F401  (a hook)
+from tests.report import pytest_sessionstart, pytest_terminal_summary  # noqa: F401  (hooks)
 
 # Thousands of tests are collected and stay: to look through them for garbage took a third of the time of collecting.
 gc.disable()

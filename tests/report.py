@@ -8,6 +8,26 @@ import pytest
 
 # By the first mark that a test has; the others are tests of single functions, pages and the database.
 _PARTS = ("style", "browser", "kubernetes", "qemu", "system", "docker")
+_LINES = 40  # of a first try
+
+
+class Naming:
+    """Names the tests that fail while others still run."""
+
+    def __init__(self, reporter: pytest.TerminalReporter) -> None:
+        self._reporter = reporter
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed or str(report.outcome) == "rerun":
+            word = "FAILED" if report.failed else "TRIED AGAIN"
+            self._reporter.write(f"\n{word} {report.nodeid}\n", red=True)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Name failures at once in the process that collects the reports."""
+    if not hasattr(session.config, "workerinput"):
+        reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+        session.config.pluginmanager.register(Naming(reporter))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -27,6 +47,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     passed = {report.nodeid for report in terminalreporter.stats.get("passed", []) if report.when == "call"}
     for report in terminalreporter.stats.get("rerun", []):
         if report.nodeid in passed:
-            terminalreporter.write_line(
-                f"UNSTEADY {report.nodeid} (the lines of its first try stand above)", yellow=True
-            )
+            terminalreporter.write_line(f"UNSTEADY {report.nodeid}, whose first try ended with:", yellow=True)
+            for line in report.longreprtext.splitlines()[-_LINES:]:
+                terminalreporter.write_line(f"  {line}")

@@ -21,6 +21,9 @@ def meter(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guests.meter, "touch", lambda session_id: None)
 
 
+ANSWER = {"run_id": "r1", "state": "RUNNING", "contexts": []}
+
+
 class Gateway:
     """Answers each question, or hangs up on those whose number is in ``deaf``."""
 
@@ -34,7 +37,7 @@ class Gateway:
         if len(self.questions) in self.deaf:
             assert request.transport is not None
             request.transport.close()
-        return web.json_response({"ok": True})
+        return web.json_response(ANSWER)
 
     async def __aenter__(self) -> GuestTarget:
         app = web.Application()
@@ -55,7 +58,7 @@ def test_questions_share_a_connection_and_what_changes_something_gets_its_own() 
         gateway = Gateway()
         async with gateway as target:
             for op in ("run", "read", "runs", "input"):
-                assert await ask(target, {"op": op}) == {"ok": True}
+                assert await ask(target, {"op": op}) == ANSWER
         assert len(set(gateway.peers[:3])) == 1 and gateway.peers[3] != gateway.peers[0]
 
     uvloop.run(walk())
@@ -66,7 +69,7 @@ def test_a_run_is_asked_again_under_the_same_name_when_the_connection_died() -> 
         gateway = Gateway(2)
         async with gateway as target:
             await ask(target, {"op": "runs"})
-            assert await ask(target, {"op": "run", "code": "1"}) == {"ok": True}
+            assert await ask(target, {"op": "run", "code": "1"}) == ANSWER
         first, second = gateway.questions[1:]
         assert first == second and first["run_id"]
 
@@ -80,7 +83,7 @@ def test_an_agent_that_has_said_that_it_is_slow_may_answer_later() -> None:
         async with gateway as target:
             with pytest.raises(NodeUnreachable):
                 await ask(target, {"op": "input"}, seconds=0.1)
-            assert await ask(replace(target, slowness=600), {"op": "input"}, seconds=0.1) == {"ok": True}
+            assert await ask(replace(target, slowness=600), {"op": "input"}, seconds=0.1) == ANSWER
 
     uvloop.run(walk())
 
