@@ -21,7 +21,7 @@ from backendai.api.streamed_body import StreamingHandler  # noqa: E402  (these n
 from backendai.core.open_files import raise_open_files  # noqa: E402
 from backendai.ops.body_limit import serve_within_limit  # noqa: E402
 from backendai.ops.buffered_responses import BufferedResponses  # noqa: E402
-from backendai.ops.kept_objects import set_aside_what_stays  # noqa: E402
+from backendai.ops.kept_objects import give_back_what_is_freed, set_aside_what_stays  # noqa: E402
 from backendai.ops.routes import serving_at  # noqa: E402
 from backendai.realtime.routing import websocket_application  # noqa: E402
 
@@ -69,5 +69,6 @@ async def http(scope: Any, receive: Any, send: Any) -> None:
 
 
 raise_open_files()
+give_back_what_is_freed()
 application = ProtocolTypeRouter({"http": http, "websocket": websocket_application})
 set_aside_what_stays()

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import inspect
 import re
+import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -358,3 +359,28 @@ def test_every_view_is_served_as_it_is_written(monkeypatch: pytest.MonkeyPatch) 
 def test_no_middleware_holds_a_thread_while_a_view_waits() -> None:
     kinds = {name: import_string(name) for name in settings.MIDDLEWARE}
     assert [name for name, kind in kinds.items() if not getattr(kind, "async_capable", False)] == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the memory allocator of Linux")
+def test_the_memory_of_large_answers_goes_back_to_the_system() -> None:
+    """What is kept from between them lies above them in the heap of the thread, if they are taken from there."""
+    kept: list[bytes] = []
+
+    def used() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+    def read() -> None:
+        for _ in range(3):
+            answer = bytearray()
+            for _ in range(384):
+                answer += bytes(64 * 1024)
+                kept.append(bytes(700))
+            answer.decode()
+
+    before = used()
+    readers = [threading.Thread(target=read) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    for reader in readers:
+        reader.join()
+    assert used() - before < 16 * 2**20
