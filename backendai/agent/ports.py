@@ -116,7 +116,7 @@ class Ports:
             side = GuestSide(writer)
             writer.write(b"\n")
             return side
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             writer.transport.abort()
             raise NotListening("The guest agent of the session answers nonsense.") from error
         except BaseException:

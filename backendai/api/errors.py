@@ -1,7 +1,7 @@
 """Answers with errors as RFC 9457 problems:
 
 ``code`` is stable, ``detail`` is a sentence, ``field`` names the input. A fault of the platform is logged under an id,
-and the answer has only the id.
+and the answer has only the id. A PlatformError, which a silent guest causes with each question, is one line of the log.
 """
 
 from __future__ import annotations
@@ -98,6 +98,9 @@ def _user_problem(error: UserError) -> JsonResponse:
     answer = problem(status, error.code, in_words(error.message), field=error.field, data=dict(error.details))
     if isinstance(error, TooFast):
         answer["Retry-After"] = str(error.seconds)
+    if isinstance(error, BadAnswer):
+        logger.warning("shown as %d: %r", status, str(error))
+        answer._has_been_logged = True  # type: ignore[attr-defined]  # as an error, by Django
     return answer
 
 
@@ -135,7 +138,10 @@ def _framework_problem(error: APIException) -> JsonResponse:
 def _own_fault(error: Exception, context: dict[str, Any], status: HTTPStatus, code: str) -> JsonResponse:
     error_id = request_id() or uuid.uuid4().hex[:12]
     view = type(context.get("view")).__name__
-    logger.error("%s in %s, shown as %s", type(error).__name__, view, error_id, exc_info=error)
+    if isinstance(error, PlatformError):
+        logger.warning("%s in %s, shown as %s: %r", type(error).__name__, view, error_id, str(error))
+    else:
+        logger.error("%s in %s, shown as %s", type(error).__name__, view, error_id, exc_info=error)
     detail = f"This is a fault of the platform, not of the request. Its administrators find it under {error_id}."
     answer = problem(status, code, detail, id=error_id)
     answer._has_been_logged = True  # type: ignore[attr-defined]  # else Django logs it again, without the id

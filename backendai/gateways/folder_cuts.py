@@ -54,10 +54,17 @@ def _unmount_from(kernel: Kernel, folder: Folder) -> int:
         logger.warning("kernel %s is not cut off from folder %s: %s", kernel.pk, folder.pk, error)
         raise _refused(Message("Its agent does not answer.")) from error
     if told.status == 200:
-        return int(json.loads(told.content)["ended"])
+        return _ended_in(told.content)
     if told.status in _UNKNOWN_ROUTE:
         raise _refused(Message("Its agent runs an earlier version of the platform."))
     raise _refused(Message.of(told.content.decode(errors="replace")[:300]))
+
+
+def _ended_in(content: bytes) -> int:
+    try:
+        return int(json.loads(content)["ended"])
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+        raise _refused(Message("Its agent gave an unexpected answer.")) from error
 
 
 def _refused(why: Message) -> Conflict:

@@ -31,6 +31,7 @@ from backendai.gateways.open_questions import LARGE, large_answer_of, question_t
 from backendai.gateways.reach import reach, why_no_code
 from backendai.gateways.targets import Denied
 from backendai.gateways.tickets import ticket_for
+from backendai.gateways.tunnel import SILENCE_SECONDS
 from backendai.wire.capabilities import Capability
 from backendai.wire.runs import LARGEST_ANSWER
 
@@ -127,7 +128,8 @@ async def ask(target: GuestTarget, question: Mapping[str, Any], *, seconds: floa
 @contextlib.asynccontextmanager
 async def followed(target: GuestTarget, after: Mapping[str, int]) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
     """Yield a stream of events of runs, once the guest is reached. Raises the errors of ``ask``."""
-    async with opened(target, _line({"op": "follow", "after": dict(after)}), seconds=None) as response:
+    question = _line({"op": "follow", "after": dict(after)})
+    async with opened(target, question, seconds=None, silence=SILENCE_SECONDS) as response:  # a guest beats every 15 s
         yield _told(response)
 
 
@@ -160,19 +162,26 @@ async def put_file(
     file exists; with ``resent`` only if its bytes differ.
     """
     question = {"op": "put", "path": path, "if_match": if_match, "if_none_match": if_none_match, "resent": resent}
+    patience, now = asyncio.timeout(None), asyncio.get_running_loop().time
 
     async def body() -> AsyncIterator[bytes]:
         yield _line(question)
         async for chunk in chunks:
             for start in range(0, len(chunk), _PIECE):
                 piece = chunk[start : start + _PIECE]
+                patience.reschedule(now() + SILENCE_SECONDS)
                 yield len(piece).to_bytes(4, "big") + piece
+            patience.reschedule(None)  # the web server limits how long the sender may be silent
+        patience.reschedule(now() + SILENCE_SECONDS)
         yield bytes(4)
 
     meter.touch(target.session_id)
-    async with opened(target, body(), seconds=None) as response:
-        told = await _one_answer(response, "put", target.session_id)
-        return {"size": told["size"], "etag": told.get("etag") or ""}
+    try:
+        async with patience, opened(target, body(), seconds=None) as response:
+            told = await _one_answer(response, "put", target.session_id)
+    except TimeoutError as error:
+        raise _unreachable(target, error) from error
+    return {"size": told["size"], "etag": told.get("etag") or ""}
 
 
 @contextlib.asynccontextmanager
@@ -181,8 +190,8 @@ async def file_of(target: GuestTarget, path: str) -> AsyncIterator[tuple[dict[st
 
     A file that ends early breaks the connection. Raises the errors of ``ask``.
     """
-    async with answer_of(target, {"op": "get", "path": path}) as found:
-        yield found
+    async with answer_of(target, {"op": "get", "path": path}) as (about, content):
+        yield about, _of_size(content, int(about["size"])) if about["type"] == "file" else content
 
 
 @contextlib.asynccontextmanager
@@ -191,11 +200,12 @@ async def answer_of(
 ) -> AsyncIterator[tuple[dict[str, Any], AsyncIterator[bytes]]]:
     """Yield the first line of an answer, and the bytes after it. Raises the errors of ``ask``."""
     meter.touch(target.session_id)
-    async with opened(target, _line(question), seconds=None) as response:
+    async with opened(target, _line(question), seconds=None, silence=SILENCE_SECONDS) as response:
         head, rest, ending = bytearray(), b"", b""
-        while not ending and len(head) <= LARGEST_ANSWER and (piece := await response.content.readany()):
-            line, ending, rest = piece.partition(b"\n")
-            head += line
+        async with asyncio.timeout(_ANSWER_SECONDS * target.slowness):
+            while not ending and len(head) <= LARGEST_ANSWER and (piece := await response.content.readany()):
+                line, ending, rest = piece.partition(b"\n")
+                head += line
         yield _read(head, str(question["op"])), _content(response, rest)
 
 
@@ -206,13 +216,30 @@ async def _content(response: aiohttp.ClientResponse, first: bytes) -> AsyncItera
         yield piece
 
 
+async def _of_size(content: AsyncIterator[bytes], size: int) -> AsyncIterator[bytes]:
+    async for piece in content:
+        size -= len(piece)
+        if size < 0:
+            break
+        yield piece
+    if size:  # the answer's head has told the size, so the connection has to break
+        raise NodeUnreachable("the guest sent a file of another size than it told")
+
+
 @contextlib.asynccontextmanager
 async def opened(
-    target: GuestTarget, body: bytes | AsyncIterator[bytes], *, seconds: float | None = _ANSWER_SECONDS
+    target: GuestTarget,
+    body: bytes | AsyncIterator[bytes],
+    *,
+    seconds: float | None = _ANSWER_SECONDS,
+    silence: float | None = None,
 ) -> AsyncIterator[aiohttp.ClientResponse]:
-    """Yield the gateway's answer to a request. Raises the gateway's refusal as UserError, or NodeUnreachable."""
+    """Yield the gateway's answer to a request. ``seconds``: for all of it; ``silence``: between two of its pieces.
+
+    Raises the gateway's refusal as UserError, or NodeUnreachable.
+    """
     try:
-        async with new_client() as client, _posted(client, target, body, seconds) as response:
+        async with new_client() as client, _posted(client, target, body, seconds, silence) as response:
             yield response
     except _FAILURES as error:
         raise _unreachable(target, error) from error
@@ -220,21 +247,27 @@ async def opened(
 
 @contextlib.asynccontextmanager
 async def _posted(
-    client: aiohttp.ClientSession, target: GuestTarget, body: bytes | AsyncIterator[bytes], seconds: float | None
+    client: aiohttp.ClientSession,
+    target: GuestTarget,
+    body: bytes | AsyncIterator[bytes],
+    seconds: float | None,
+    silence: float | None = None,
 ) -> AsyncIterator[aiohttp.ClientResponse]:
     longest = None if seconds is None else seconds * target.slowness
-    timeout = aiohttp.ClientTimeout(total=longest, sock_connect=DIAL_SECONDS)
+    timeout = aiohttp.ClientTimeout(total=longest, sock_connect=DIAL_SECONDS, sock_read=silence)
     headers = target.headers()
     url = f"{target.base}/execute"
     with question_to(target.session_id):
-        async with client.post(url, data=body, headers=headers, timeout=timeout) as response:
-            if response.status != 200:
-                raise refusal_in(response.status, await response.content.read(_PIECE))
+        async with contextlib.AsyncExitStack() as held:
+            async with asyncio.timeout(_ANSWER_SECONDS * target.slowness):
+                response = await held.enter_async_context(client.post(url, data=body, headers=headers, timeout=timeout))
+                if response.status != 200:
+                    raise refusal_in(response.status, await response.content.read(_PIECE))
             yield response
 
 
 def _unreachable(target: GuestTarget, error: BaseException) -> NodeUnreachable:
-    return NodeUnreachable(f"no answer from {target.base}: {error}")
+    return NodeUnreachable(f"no answer from {target.base}: {str(error) or type(error).__name__}")
 
 
 async def _one_answer(response: aiohttp.ClientResponse, op: str, session_id: UUID) -> dict[str, Any]:

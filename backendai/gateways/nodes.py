@@ -19,6 +19,7 @@ from backendai.wire.fields import text_of
 
 _ANSWER_SECONDS = 40.0  # an engine that is busy takes its time
 _LARGEST_ANSWER = 64 * 2**10
+_NONSENSE = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,18 +62,18 @@ async def look(
             said: dict[str, Any] = json.loads(raw)
             if answer.status != 200:
                 raise NoTunnel(str(said["code"]), text_of(said["detail"], said.get("told")))
-    except (aiohttp.ClientError, OSError, ValueError, KeyError, TypeError) as error:
-        if isinstance(error, NoTunnel):
-            raise
+        return AppState(
+            state=str(said.get("state")),
+            message=text_of(said.get("message", ""), said.get("told")),
+            path=_own_path(str(said.get("path", "/"))),
+            log=str(said.get("log", "")),
+            seconds=float(said.get("seconds", 0.0)),
+            percent=_percent(said.get("percent")),
+        )
+    except NoTunnel:
+        raise
+    except (aiohttp.ClientError, OSError, *_NONSENSE) as error:
         raise NoTunnel("node-unreachable", Message("The agent of this session is not reachable.")) from error
-    return AppState(
-        state=str(said.get("state")),
-        message=text_of(said.get("message", ""), said.get("told")),
-        path=_own_path(str(said.get("path", "/"))),
-        log=str(said.get("log", "")),
-        seconds=float(said.get("seconds", 0.0)),
-        percent=_percent(said.get("percent")),
-    )
 
 
 def _percent(said: Any) -> int | None:

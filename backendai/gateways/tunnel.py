@@ -233,5 +233,5 @@ def _refusal(body: bytes) -> NoTunnel:
     try:
         said = json.loads(body)
         return NoTunnel(str(said["code"]), str(said["detail"])[:500])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return NoTunnel("node-unreachable", Message("The agent of this session gave an unexpected answer."))

@@ -6,9 +6,12 @@ They are time and size of a head, and speed of a body and of a reader. uvicorn l
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from backendai.core.errors import PlatformError
 
 HEAD_SECONDS = 10.0
 LARGEST_HEAD = 64 * 1024
@@ -17,6 +20,21 @@ LEAST_BODY = 16 * 1024
 READER_SECONDS = 30.0  # for LEAST_READ
 LEAST_READ = 16 * 1024
 _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+
+
+class _OneLine(logging.Filter):
+    """Makes one warning of the traceback of an answer that broke off, as the programs of a session can cause many."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Change the record of a PlatformError; return that it is to be logged."""
+        error = record.exc_info[1] if record.exc_info else None
+        if isinstance(error, PlatformError):
+            record.levelno, record.levelname = logging.WARNING, "WARNING"
+            record.msg, record.args, record.exc_info = "an answer broke off: %r", (str(error),), None
+        return True
+
+
+logging.getLogger("uvicorn.error").addFilter(_OneLine())
 
 
 class PatientHttp(HttpToolsProtocol):

@@ -209,7 +209,7 @@ class ShellSession(asyncssh.SSHServerSession[bytes]):
                 self._channel.exit_with_signal(str(told["signal"])[:16], False, "")
             else:
                 self._channel.exit(int(told["code"]) & 0xFF)
-        except (ValueError, KeyError, TypeError, RecursionError):
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
             self._channel.exit(_FAILED)
 
     def hear_end(self) -> None:

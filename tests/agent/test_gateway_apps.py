@@ -86,6 +86,16 @@ class OneGuest(InProcessGuests):
         return set()
 
 
+class LyingGuest(OneGuest):
+    """A guest that answers with more levels than Python reads."""
+
+    async def open(self, kernel_id: UUID) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            theirs.sendall(b"[" * 50_000 + b"\n")
+        return await asyncio.open_connection(sock=ours)
+
+
 @asynccontextmanager
 async def setting(guests: InProcessGuests | None = None) -> AsyncIterator[Setting]:
     backend, roster, kernel_id, services = MemoryBackend(), Roster(), uuid4(), FakeServices()
@@ -135,6 +145,14 @@ async def test_it_goes_through_the_guest_where_the_kernel_has_no_address(tmp_pat
                 await asyncio.sleep(0.01)
         head, *_ = await here.tunnel(port=1)
         assert head.startswith(b"HTTP/1.1 502 ")
+
+
+async def test_a_guest_that_answers_nonsense_opens_no_tunnel(tmp_path: Path) -> None:
+    async with setting(guests=LyingGuest(tmp_path)) as here:
+        here.services.addresses = [""]
+        head, _, writer = await here.tunnel()
+        assert head.startswith(b"HTTP/1.1 502 ")
+        writer.close()
 
 
 async def test_it_lets_a_slow_reader_slow_the_sender_down() -> None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
+import socket
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,8 +17,11 @@ from uuid import UUID
 import pytest
 
 from backendai.agent.app_starts import AppStarts, AppState
+from backendai.agent.backends.base import BackendError
 from backendai.agent.backends.process import IMAGE, ProcessBackend
 from backendai.agent.backends.process_sandbox import Isolation
+from backendai.agent.backends.process_terminal import ask_exit_code, request_program, request_terminal
+from backendai.agent.guest.sockets import listen
 from backendai.agent.guest_links import GuestLinks
 from backendai.agent.ports import Ports
 from tests.agent.specs import make_spec
@@ -146,3 +152,23 @@ def test_the_words_of_a_service_are_read_from_a_plain_file_only(
     (data / "secret").write_text("secret")
     (where / ".app-jupyterlab.log").symlink_to(data / "secret")
     assert backend.services.log(running, "jupyterlab", limit=100) == b""
+
+
+@pytest.mark.parametrize("said", [b"[" * 4000, b"[]", b'{"error": [{}]}', b"\xff"], ids=["deep", "list", "odd", "raw"])
+def test_a_program_that_answers_for_the_first_process_harms_nobody(tmp_path: Path, said: bytes) -> None:
+    with listen(tmp_path / "door.sock") as listener:
+
+        def answer() -> None:
+            for _ in range(3):
+                with listener.accept()[0] as connection:
+                    connection.recv(65536)
+                    socket.send_fds(connection, [said], [listener.fileno()] * 3)
+
+        threading.Thread(target=answer, daemon=True).start()
+        before = len(os.listdir("/proc/self/fd"))
+        with pytest.raises(BackendError, match="does not open a terminal"):
+            request_terminal(tmp_path, name="web", rows=24, cols=80)
+        with pytest.raises(BackendError, match="does not start the program"):
+            request_program(tmp_path, ["true"])
+        assert ask_exit_code(tmp_path, 1) is None
+        assert len(os.listdir("/proc/self/fd")) <= before + 1, "only the connection that the thread closes may be left"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -22,11 +23,12 @@ from backendai.cluster.models import Agent
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.traffic import meter
 from backendai.core.errors import BadAnswer, NotFound
-from backendai.gateways import open_questions
+from backendai.gateways import guests, open_questions
 from backendai.gateways.guest_answers import DEEPEST_ANSWER, answer_in
 from tests.api.callers import Caller
 from tests.cast import Cast
 from tests.factories import make_running_session
+from tests.ops.test_patient_http import served
 from tests.patience import patient
 from tests.realtime.sockets import script
 
@@ -39,10 +41,13 @@ class HostileGuest:
     def __init__(self) -> None:
         self.pieces: list[bytes | asyncio.Event] = []
         self.asked = 0
+        self.begins = asyncio.Event()
+        self.begins.set()
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         await request.content.readany()
         self.asked += 1
+        await self.begins.wait()
         response = web.StreamResponse()
         await response.prepare(request)
         for piece in self.pieces:
@@ -87,7 +92,7 @@ class Visitor:
             "server": ("testserver", 80),
         }  # fmt: skip
         opened = ApplicationCommunicator(asgi.application, scope)
-        content = json.dumps(body).encode() if body is not None else b""
+        content = body if isinstance(body, bytes) else json.dumps(body).encode() if body is not None else b""
         await opened.send_input({"type": "http.request", "body": content, "more_body": False})
         return opened
 
@@ -169,6 +174,80 @@ async def test_few_large_answers_are_read_at_a_time_and_none_is_kept(cast: Cast,
     assert refused.value.__context__ is None
 
 
+LONG_ANSWERS: list[tuple[Any, ...]] = [("archive/",), ("files/",), ("files/a",), ("files/a", "PUT", b"a")]
+
+
+NO_FAULTS = ("hints not sent", "Task was destroyed")  # without a broker, and with a visitor who does not hang up
+
+
+def lines_of(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Return the log's warnings, which have to be one line each."""
+    found = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    found = [record for record in found if not record.getMessage().startswith(NO_FAULTS)]
+    assert not [record for record in found if record.exc_info or "\n" in record.getMessage()]
+    assert {record.levelno for record in found} == {logging.WARNING}
+    return [record.getMessage() for record in found]
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.asyncio
+@pytest.mark.parametrize("pieces", [None, [], [b'{"type": "fi']], ids=["of the gateway", "at all", "whole"])
+@pytest.mark.parametrize("asked", [*LONG_ANSWERS, ("files/a", "PUT", bytes(2**24))], ids=lambda one: one[0])
+async def test_a_long_answer_without_its_first_line_is_given_up(
+    cast: Cast,
+    threads: Threads,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    asked: tuple[Any, ...],
+    pieces: list[bytes] | None,
+) -> None:
+    visitor = await visitor_of(cast)
+    monkeypatch.setattr(guests, "_ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(guests, "SILENCE_SECONDS", 0.2)
+    async with guest_of(visitor.session) as guest:
+        says = asyncio.Event()
+        guest.pieces = [*(pieces or []), says]
+        if pieces is None:
+            guest.begins.clear()
+        status, refusal = await visitor.ask(*asked)
+        assert (status, refusal["code"]) == (503, "node-unreachable")
+        says.set()
+        guest.begins.set()
+    assert not open_questions._open
+    assert ["NodeUnreachable" in line and "no answer" in line for line in lines_of(caplog)] == [True]
+
+
+BROKEN: dict[str, tuple[str, list[bytes | None], bytes]] = {  # None: it says no more
+    "a silent archive": ("archive/", [b"{}\n\0\0\0\5first", None], b"first"),
+    "a cut archive": ("archive/", [b"{}\n\0\0\0\5first\0\0\0\5x"], b"first"),
+    "a chunk of an archive that is too large": ("archive/", [b"{}\n\0\0\0\5first\xff\xff\xff\xff"], b"first"),
+    "a silent file": ("files/a", [b'{"type": "file", "name": "a", "size": 9}\nfirst', None], b"first"),
+    "a cut file": ("files/a", [b'{"type": "file", "name": "a", "size": 9}\nfirst'], b"first"),
+    "a file that is longer": ("files/a", [b'{"type": "file", "name": "a", "size": 9}\n', b"first and more"], b""),
+}
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.asyncio
+@pytest.mark.parametrize("name", BROKEN)
+async def test_an_answer_that_breaks_off_breaks_the_connection_and_is_one_line_of_the_log(
+    cast: Cast, threads: Threads, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    monkeypatch.setattr(guests, "SILENCE_SECONDS", 0.2)
+    visitor = await visitor_of(cast)
+    path, pieces, comes = BROKEN[name]
+    async with guest_of(visitor.session) as guest, served(asgi.application) as (reader, writer):
+        says = asyncio.Event()
+        guest.pieces = [piece or says for piece in pieces]
+        head = f"GET /api/v1/sessions/{visitor.session.pk}/{path} HTTP/1.1\r\nHost: 127.0.0.1\r\n".encode()
+        writer.write(head + b": ".join(visitor.bearer) + b"\r\n\r\n")
+        came = await asyncio.wait_for(reader.read(), patient(20))
+        says.set()
+    assert came.startswith(b"HTTP/1.1 200") and comes in came and not came.endswith(b"\r\n0\r\n\r\n"), came
+    assert ["an answer broke off" in line for line in lines_of(caplog)] == [True]
+    assert not open_questions._open
+
+
 WRONG: dict[str, tuple[str, Any, bytes]] = {
     "no JSON": ("languages/", None, b"<html>"),
     "a list": ("languages/", None, b"[]"),
@@ -199,7 +278,7 @@ WRONG: dict[str, tuple[str, Any, bytes]] = {
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.asyncio
-async def test_a_wrong_answer_is_told_as_one(cast: Cast, threads: Threads) -> None:
+async def test_a_wrong_answer_is_told_as_one(cast: Cast, threads: Threads, caplog: pytest.LogCaptureFixture) -> None:
     visitor, answers = await visitor_of(cast), {}
     async with guest_of(visitor.session) as guest:
         for name, (path, body, said) in WRONG.items():
@@ -208,6 +287,7 @@ async def test_a_wrong_answer_is_told_as_one(cast: Cast, threads: Threads) -> No
     assert {name: (status, told["code"]) for name, (status, told) in answers.items()} == dict.fromkeys(
         WRONG, (502, "wrong-answer")
     )
+    assert len(lines_of(caplog)) == len(WRONG)
     assert "nested too deeply" in answers["deep"][1]["detail"]
     assert "state: Input should be a valid string" in answers["a state that is a list"][1]["detail"]
 

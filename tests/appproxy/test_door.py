@@ -11,6 +11,8 @@ from typing import Any
 
 import aiohttp
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 from asgiref.sync import sync_to_async
 from django.conf import settings as configured
 from django.utils import timezone
@@ -394,6 +396,24 @@ async def test_it_says_that_the_node_does_not_answer() -> None:
         await Agent.objects.aupdate(gateway_url="http://127.0.0.1:1")
         answer = await here.ask("GET", "/", cookie=cookie)
         assert (answer.status, (await answer.json())["code"]) == (502, "node-unreachable")
+
+
+@pytest.mark.parametrize(
+    "said", [b"", b"[" * 10_000, b"[]", b'{"state": "ready", "seconds": []}', b'{"seconds": %s}' % (b"9" * 400)]
+)
+async def test_an_agent_that_talks_nonsense_is_out_of_reach(said: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    async def talk(request: web.Request) -> web.Response:
+        return web.Response(body=said, status=200 if request.method == "POST" else 503)
+
+    node = web.Application()
+    node.router.add_route("*", "/{path:.*}", talk)
+    async with stage() as here, TestServer(node) as server:
+        cookie = await here.enter()
+        await Agent.objects.aupdate(gateway_url=str(server.make_url("")).rstrip("/"))
+        for path in ("/", OPEN):  # a tunnel, and the state of the app
+            answer = await here.ask("GET", path, cookie=cookie)
+            assert answer.status in (502, 503) and (await answer.json())["code"] == "node-unreachable"
+    assert not [record for record in caplog.records if record.exc_info]
 
 
 async def test_an_app_under_the_domain_of_its_group_opens_there_and_nowhere_else() -> None:

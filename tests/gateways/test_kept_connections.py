@@ -15,6 +15,8 @@ from backendai.gateways import guests
 from backendai.gateways.asking import NodeUnreachable
 from backendai.gateways.guests import GuestTarget, ask
 
+ANSWER = {"run_id": "r", "state": "RUNNING", "contexts": []}
+
 
 @pytest.fixture(autouse=True)
 def meter(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -102,6 +102,7 @@ def heard(*pieces: bytes) -> list[Any]:
         (frame(EXIT, b'{"code": 700}'), 700 & 255),
         (frame(EXIT, b'{"signal": "TERM"}'), "TERM"),
         (frame(EXIT, b'{"code": "x"}'), 255),
+        (frame(EXIT, b'{"code": Infinity}'), 255),
         (frame(EXIT, b"[]"), 255),
         (frame(EXIT, b"\xff"), 255),
         (frame(EXIT, b""), 255),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
 import json
 import os
@@ -90,8 +91,7 @@ def request_terminal(folder: Path, *, name: str, rows: int, cols: int) -> int:
     """Request a shell from the kernel's first process; returns the controlling side. Raises BackendError."""
     request = {"name": _session(name), "rows": rows, "cols": cols}
     try:
-        answer, files = _ask(folder, json.dumps(request).encode())
-        said = json.loads(answer or b"{}")
+        said, files = _ask(folder, request)
     except (OSError, ValueError) as error:
         raise BackendError("The kernel does not open a terminal: {error}", error=str(error)) from error
     if len(files) == 1 and os.isatty(files[0]):
@@ -115,7 +115,7 @@ def request_program(folder: Path, argv: Sequence[str], environ: Mapping[str, str
     said = _asked(folder, {"program": list(argv), "environ": dict(environ or {})})
     if not said.get("started"):
         raise BackendError("The kernel does not start the program: {said}", said=said.get("error", "it says nothing"))
-    return int(said.get("pid", 0))
+    return pid if isinstance(pid := said.get("pid", 0), int) else 0
 
 
 def ask_exit_code(folder: Path, pid: int) -> int | None:
@@ -126,8 +126,7 @@ def ask_exit_code(folder: Path, pid: int) -> int | None:
 
 def _asked(folder: Path, request: dict[str, object]) -> dict[str, Any]:
     try:
-        answer, files = _ask(folder, json.dumps(request).encode())
-        said: dict[str, Any] = json.loads(answer or b"{}")
+        said, files = _ask(folder, request)
     except (OSError, ValueError) as error:
         raise BackendError("The kernel does not start programs: {error}", error=str(error)) from error
     for file in files:
@@ -140,8 +139,12 @@ def _resolve(wait: asyncio.Future[None]) -> None:
         wait.set_result(None)
 
 
-def _ask(folder: Path, request: bytes) -> tuple[bytes, list[int]]:
+def _ask(folder: Path, request: dict[str, object]) -> tuple[dict[str, Any], list[int]]:
+    """Return the answer, which is empty if it is no JSON object: programs of the kernel can answer in its place."""
     with connect(folder / "door.sock", allowed(_TIMEOUT)) as connection:
-        connection.sendall(request)
+        connection.sendall(json.dumps(request).encode())
         answer, files, _, _ = socket.recv_fds(connection, 4096, 4)
-        return answer, files
+    said: Any = None
+    with contextlib.suppress(ValueError, RecursionError):
+        said = json.loads(answer or b"{}")
+    return said if isinstance(said, dict) else {}, files
