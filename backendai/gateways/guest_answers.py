@@ -18,6 +18,8 @@ from backendai.core.messages import Message
 from backendai.gateways.asking import NodeUnreachable
 from backendai.wire.fields import TextReport, text_of
 
+# Of 24 MiB, all but a picture can be values: twelve million take a minute of the event loop, and gigabytes.
+MOST_VALUES = 250_000
 DEEPEST_ANSWER = 64  # far below the recursion limit of the encoder, which writes it again
 _NOT_THERE = frozenset({"no-such-run", "no-such-context", "no-such-file"})
 _IN_THE_WAY = frozenset(
@@ -34,6 +36,8 @@ _YEAR_10000 = 253402300800
 
 _Count = Annotated[int, Field(ge=0, lt=2**63)]
 _Seconds = Annotated[float, Field(ge=0, lt=_YEAR_10000)]
+_Texts = Annotated[list[str], Field(fail_fast=True)]  # an error for each of a list of wrong values would take long
+_Objects = Annotated[list[dict[str, Any]], Field(fail_fast=True)]
 _Tag = Annotated[str, Field(pattern=r"^[\x21-\x7e]{0,200}$")]  # it is a header; in this engine, $ is the end alone
 
 
@@ -67,14 +71,14 @@ class _Answer(_Part):
     state: str | None = None
     exit_code: int | None = None
     prompt: str | None = None
-    items: list[_Item] | None = None
+    items: Annotated[list[_Item], Field(fail_fast=True)] | None = None
     offset: _Count | None = None
     end: _Count | None = None
     ended_step: _Step | None = None
-    contexts: list[dict[str, Any]] | None = None
-    languages: list[dict[str, Any]] | None = None
-    matches: list[str] | None = None
-    entries: list[_Entry] | None = None
+    contexts: _Objects | None = None
+    languages: _Objects | None = None
+    matches: _Texts | None = None
+    entries: Annotated[list[_Entry], Field(fail_fast=True)] | None = None
     total: _Count | None = None
     next: str | None = None
     as_of: _Seconds | None = None
@@ -98,6 +102,7 @@ def answer_in(line: bytes | bytearray, op: str) -> dict[str, Any]:
     The error keeps nothing of the answer, which may have 24 MiB.
     """
     try:
+        _check_number(line)
         said: Any = json.loads(line, parse_constant=_refuse, parse_float=_finite)
         if not isinstance(said, dict):
             raise ValueError("it is not an object")
@@ -149,6 +154,19 @@ def _checked(said: dict[str, Any], op: str) -> dict[str, Any]:
         if said.get(name) is None:
             raise ValueError(f"{name} is missing")
     return said
+
+
+def _check_number(line: bytes | bytearray) -> None:
+    """Raise ValueError for more than ``MOST_VALUES`` values, before any of them is made."""
+    if _separators(line) <= MOST_VALUES:
+        return
+    plain = line.replace(b"\\\\", b"").replace(b'\\"', b"")  # the quotation marks that are left begin and end texts
+    if plain.count(b'"') > 2 * MOST_VALUES or _separators(b"".join(plain.split(b'"')[::2])) > MOST_VALUES:
+        raise ValueError(f"it has more than {MOST_VALUES:,} values")
+
+
+def _separators(line: bytes | bytearray) -> int:
+    return line.count(b",") + line.count(b"[") + line.count(b"{")
 
 
 def _check_depth(said: Any) -> None:

@@ -24,7 +24,7 @@ from backendai.compute.models import ComputeSession
 from backendai.compute.services.traffic import meter
 from backendai.core.errors import BadAnswer, NotFound
 from backendai.gateways import guests, open_questions
-from backendai.gateways.guest_answers import DEEPEST_ANSWER, answer_in
+from backendai.gateways.guest_answers import DEEPEST_ANSWER, MOST_VALUES, answer_in
 from tests.api.callers import Caller
 from tests.cast import Cast
 from tests.factories import make_running_session
@@ -271,6 +271,9 @@ WRONG: dict[str, tuple[str, Any, bytes]] = {
     "a size without end": ("files/a", None, b'{"type": "file", "name": "a", "size": 1%s}\n' % (b"0" * 40)),
     "a file without its size": ("files/a", None, b'{"type": "file", "name": "a"}\n'),
     "a name that is none": ("files/a", None, b'{"type": "file", "name": {}, "size": 1}\n'),
+    "very many values": ("languages/", None, b'{"languages": [], "x": [%s1]}' % (b"1," * MOST_VALUES)),
+    "very many texts": ("languages/", None, b'{"languages": [], "x": [%s""]}' % (b'"",' * MOST_VALUES)),
+    "very many levels": ("languages/", None, b'{"languages": [%s{}]}' % (b"{}," * MOST_VALUES)),
     "an error without its form": ("languages/", None, b'{"error": 5}'),
     "an error of lists": ("languages/", None, b'{"error": {"code": [], "message": []}}'),
 }  # fmt: skip
@@ -318,6 +321,17 @@ def test_an_answer_is_as_deep_as_one_may_be() -> None:
         answer_in(deep(DEEPEST_ANSWER + 1), "code")
     with pytest.raises(NotFound):
         answer_in(b'{"error": {"code": "no-such-run", "message": "There is none."}}', "code")
+
+
+@pytest.mark.parametrize("text", ["a,[{" * MOST_VALUES, '",\\' * MOST_VALUES, "\\" * MOST_VALUES])
+def test_only_values_are_counted_and_not_what_texts_contain(text: str) -> None:
+    line = json.dumps({"matches": [text, "b"], "c": text}).encode()
+    assert answer_in(line, "complete")["matches"] == [text, "b"]
+    many = json.dumps({"matches": [text], "c": [text[:9], 1] * MOST_VALUES}).encode()
+    with pytest.raises(BadAnswer, match="more than 250,000 values"):
+        answer_in(many, "complete")
+    with pytest.raises(BadAnswer, match="Input should be a valid string"):
+        answer_in(json.dumps({"matches": [1] * (MOST_VALUES - 9)}).encode(), "complete")
 
 
 @pytest.mark.django_db
