@@ -27,6 +27,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     """Name failures at once in the process that collects the reports."""
     if not hasattr(session.config, "workerinput"):
         reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+        assert reporter is not None
         session.config.pluginmanager.register(Naming(reporter))
 
 
