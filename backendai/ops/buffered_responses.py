@@ -17,6 +17,10 @@ _PIECE = 2**18  # an answer below is sent whole, and more than that of an answer
 Message = dict[str, Any]
 
 
+class _ClientLeft(Exception):
+    """The client has left before the end of the body: the library's error was a traceback in the log for each."""
+
+
 class BufferedResponses(WsgiToAsgi):
     """An ASGI application that wraps a WSGI one.
 
@@ -27,7 +31,17 @@ class BufferedResponses(WsgiToAsgi):
     async def __call__(self, scope: Any, receive: Any, send: Callable[[Message], Awaitable[None]]) -> None:
         """Serve one request."""
         answer = _Answer(self.wsgi_application, self.duplicate_header_limit)
-        await answer(scope, receive, send)
+
+        async def asked() -> Message:
+            message: Message = await receive()
+            if message["type"] == "http.disconnect":
+                raise _ClientLeft
+            return message
+
+        try:
+            await answer(scope, asked, send)
+        except _ClientLeft:
+            return
         await send(answer.response_start)
         await send({"type": "http.response.body", "body": answer.first, "more_body": answer.rest is not None})
         while answer.rest is not None:

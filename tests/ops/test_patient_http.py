@@ -10,10 +10,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 import uvicorn
 
+from backendai import asgi
 from backendai.ops import patient_http
 from backendai.ops.patient_http import PatientHttp
 from tests.patience import patient
@@ -75,6 +77,16 @@ async def test_it_closes_what_is_not_whole_in_time(sent: bytes) -> None:
     async with served() as (reader, writer):
         writer.write(sent)
         assert await rest_of(reader) == b""
+
+
+@pytest.mark.parametrize(
+    "path", ["/login/", "/node/v1/join", "/node/v1/sync", f"/api/v1/sessions/{UUID(int=1)}/files/a"]
+)
+async def test_a_body_that_is_cut_off_is_no_line_of_the_log(path: str, caplog: pytest.LogCaptureFixture) -> None:
+    async with served(asgi.application) as (reader, writer):
+        writer.write(b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n12" % path.encode())
+        await rest_of(reader)
+    assert not [record for record in caplog.records if record.exc_info]
 
 
 @pytest.mark.parametrize("drop", [b"X: y\r\n", b"\r\n"])
