@@ -97,9 +97,11 @@ class FileDoor:
         except TooManyConcurrentRequests:
             message = Message("Too many requests for this folder are under way. Wait for some of them to end.")
             return _no(request, 429, "too-many-requests", message, origin=origin)
-        except StalledBody:
-            return _no(request, 408, "too-slow", Message("The upload made no progress for too long."), origin=origin)
         except (aiohttp.ClientError, TimeoutError) as error:
+            if isinstance(error.__cause__, StalledBody):  # the HTTP client reports another error
+                return _no(
+                    request, 408, "too-slow", Message("The upload made no progress for too long."), origin=origin
+                )
             logger.info("file server %s: %s", target.storage_host, error)
             if (answer := request._payload_writer) is not None and answer.output_size and request.transport is not None:
                 request.transport.abort()  # the answer was under way: the browser shall see that it is not whole

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections.abc import AsyncIterator
 from typing import Any
 
 import aiohttp
@@ -12,7 +13,7 @@ from asgiref.sync import sync_to_async
 from django.utils import timezone
 
 from backendai.accounts.services import create_token
-from backendai.appproxy import file_relay
+from backendai.appproxy import file_relay, relay
 from backendai.storage.models import Folder, FolderGrant, StorageHost
 from backendai.storage.status import FolderStatus, Rights
 from tests.appproxy.folder_stage import PORTAL_ORIGIN, FolderStage, folder_stage
@@ -45,6 +46,22 @@ async def test_an_upload_that_waits_for_an_interim_answer_gets_it() -> None:
     async with folder_stage() as here, asyncio.timeout(patient(20)):
         answer = await here.ask("PUT", "/content?path=a", headers=await here.token(), data=b"hello", expect100=True)
         assert (answer.status, here.files.bodies) == (200, [b"hello"])
+
+
+async def test_an_upload_that_stands_still_is_told_so_and_not_that_the_storage_is_silent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(relay, "BODY_SECONDS", 0.1)
+    is_over = asyncio.Event()
+
+    async def standing() -> AsyncIterator[bytes]:
+        yield b"a part"
+        await is_over.wait()
+
+    async with folder_stage() as here, asyncio.timeout(patient(20)):
+        answer = await here.ask("PUT", "/content?path=a", headers=await here.token(), data=standing())
+        is_over.set()
+        assert (answer.status, (await answer.json())["code"]) == (408, "too-slow")
 
 
 async def test_a_link_downloads_with_a_cookie_which_changes_nothing() -> None:
