@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from django.core.management import call_command
 from django.test import Client
+from drf_spectacular.generators import SchemaGenerator
 
+from backendai.api.views import documents
 from tests.cast import Cast
 
 
@@ -30,3 +34,22 @@ def test_it_is_served_with_pages_to_people_who_are_signed_in(cast: Cast) -> None
     assert "<script>" not in page.content.decode(), "the content security policy would stop it"
     script = client.get("/api/docs/?script=")
     assert script["Content-Type"].startswith("application/javascript")
+
+
+@pytest.mark.django_db
+def test_it_is_made_once_for_each_format_and_language(cast: Cast) -> None:
+    client = Client()
+    client.force_login(cast.alice)
+    with (
+        mock.patch.dict(documents._made, clear=True),
+        mock.patch.object(
+            SchemaGenerator, "get_schema", autospec=True, side_effect=lambda *_, **__: {"openapi": "3"}
+        ) as made,
+    ):
+        for query in ("", "?lang=ko", "?lang=none", "?format=json", "?format=json&lang=xx", "", "?version=9"):
+            answer = client.get(f"/api/schema/{query}")
+            assert answer.status_code == 200 and answer["Content-Disposition"].startswith("inline; filename=")
+        assert made.call_count == len(documents._made) == 3
+        assert json.loads(client.get("/api/schema/", headers={"Accept": "application/json"}).content) == {
+            "openapi": "3"
+        }
