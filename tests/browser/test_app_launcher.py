@@ -13,6 +13,7 @@ from playwright.sync_api import Page, expect
 from tests.agent.images import ensure_python_image
 from tests.browser.conftest import Visit
 from tests.browser.people import ALICE
+from tests.patience import until
 from tests.system.client import Body, Client
 from tests.system.platform import Platform
 
@@ -31,6 +32,9 @@ cd /home/work
 echo 'hello from a file' > hello.txt
 python3 -m http.server 8101 >/dev/null 2>&1 &
 python3 -m http.server 8102 --bind 127.0.0.1 >/dev/null 2>&1 &
+for port in 8101 8102; do
+  until python3 -c "import socket; socket.create_connection(('127.0.0.1', $port))" 2>/dev/null; do sleep 0.2; done
+done
 """
 _HOSTILE = """async ([portal, neighbour, session]) => {
   const quiet = (asking) => asking.then((it) => `${it.type} ${it.status}`, () => "refused");
@@ -99,7 +103,9 @@ def session(platform: Platform, alice: Client) -> Iterator[Body]:
     session = alice.wait_until_running(alice.launch("apps", **launch)["id"])
     wish = {"mode": "batch", "code": _SERVERS, "wait": 20}
     run = alice._send("POST", f"sessions/{session['id']}/runs/", json=wish).json()
-    assert (run["state"], run["exit_code"]) == ("FINISHED", 0), run
+    path = f"sessions/{session['id']}/runs/{run['run_id']}/"
+    run = until(lambda: (now := alice._send("GET", path).json())["state"] == "FINISHED" and now)
+    assert run["exit_code"] == 0, run
     yield session
     alice.end(session["id"])
     engine.remove_image(image)
