@@ -14,8 +14,11 @@ from backendai.activity.jobs import newest_jobs
 from backendai.activity.models import BackgroundJob
 from backendai.catalog.models import Image, ImageOnAgent
 from backendai.catalog.services import BUILD_JOB
+from backendai.cluster.capabilities import reported
+from backendai.cluster.models import Agent
 from backendai.cluster.native_sessions import runs_natively
 from backendai.cluster.per_request import once
+from backendai.wire.capabilities import Capability
 
 _OPEN = Prepared(lambda user: Image.objects.usable_by(user).annotate(owner_email=F("owner__email")))
 
@@ -67,13 +70,19 @@ def builds_of(images: Iterable[Image]) -> list[Build]:
         return []
     there = set(ImageOnAgent.objects.filter(reference__in=open_jobs).values_list("reference", flat=True))
     missing = {name: job for name, job in open_jobs.items() if name not in there}
-    is_native = bool(missing) and runs_natively()
+    is_native = bool(missing) and (runs_natively() or _has_no_containers())
     return [_build(made_here[name], job, is_native) for name, job in missing.items()]
 
 
 def build_by_image(builds: Iterable[Build]) -> dict[UUID, Build]:
     """Return the builds by the id of their image."""
     return {build.image.pk: build for build in builds}
+
+
+def _has_no_containers() -> bool:
+    """Return whether agents answer, all of which run sessions as native processes; one query."""
+    backends = set(Agent.objects.answering().order_by().values_list("backend", flat=True).distinct())
+    return bool(backends) and all(Capability.NATIVE in reported(None, backend) for backend in backends)
 
 
 def _build(image: Image, job: BackgroundJob, is_native: bool) -> Build:

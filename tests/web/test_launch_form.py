@@ -15,6 +15,7 @@ from backendai.accounts.models import User
 from backendai.activity.models import BackgroundJob
 from backendai.catalog.models import Image, ResourcePreset
 from backendai.catalog.services import BUILD_JOB
+from backendai.cluster.models import Agent
 from backendai.compute.models import ComputeSession
 from backendai.compute.status import Status
 from backendai.core.slots import Slots
@@ -377,6 +378,20 @@ def test_it_shows_how_far_the_build_of_an_image_is(site: Cast, browse: Browse) -
     job.save()
     page = browse(site.alice).get(reverse("web:launch")).content.decode()
     assert "The image python could not be built: The disk is full." in page
+
+
+@pytest.mark.parametrize("others", ["docker", "process"])
+def test_sessions_without_containers_do_not_wait_for_the_build_of_an_image(
+    site: Cast, browse: Browse, others: str
+) -> None:
+    Image.objects.update(is_built_here=True, process_reference="native/python")
+    BackgroundJob.objects.create(kind=BUILD_JOB, subject="local/python:latest", progress=0.41)
+    make_agent("n1")
+    Agent.objects.update(backend=others)
+    make_agent("n2", backend="process")
+    page = browse(site.alice).get(reverse("web:launch")).content.decode()
+    assert ("Sessions wait for it" in page) == (others == "docker")
+    assert ("sessions start without a container" in page) == (others == "process")
 
 
 def test_it_starts_one_like_another_with_all_it_had(site: Cast, browse: Browse) -> None:

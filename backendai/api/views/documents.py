@@ -12,6 +12,7 @@ from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpResponse
 from django.utils.decorators import method_decorator
 from django.utils.translation import get_language, override
+from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 from rest_framework.permissions import IsAuthenticated
@@ -34,15 +35,16 @@ class Schema(SpectacularAPIView):
 
     permission_classes = [IsAuthenticated]
 
-    def _get_schema_response(self, request: Request) -> HttpResponse:
-        renderer, language = request.accepted_renderer, get_language()
+    @extend_schema(responses=OpenApiTypes.OBJECT)
+    def get(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponse:
+        renderer, language = request.accepted_renderer, request.query_params.get("lang") or get_language()
         if language not in dict(settings.LANGUAGES):
             language = settings.LANGUAGE_CODE
         key = (renderer.media_type, language)
         with _making:
             if key not in _made:
                 with override(language):
-                    _made[key] = renderer.render(super()._get_schema_response(request).data, renderer.media_type, {})
+                    _made[key] = renderer.render(super().get(request, *args, **kwargs).data, renderer.media_type, {})
         kind = "json" if "json" in renderer.media_type else "yaml"
         name = {"Content-Disposition": f'inline; filename="schema.{kind}"'}
         return HttpResponse(_made[key], content_type=f"{renderer.media_type}; charset=utf-8", headers=name)
