@@ -32,7 +32,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Name the tests that passed in their second try, and sum up the seconds of each part."""
+    """Sum up the seconds of each part, and say why tests were tried again."""
     seconds, tests = Counter[str](), Counter[str]()
     for reports in terminalreporter.stats.values():
         for report in reports:
@@ -47,7 +47,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"{part:<12} {took:7.0f} s   {tests[part]:5} tests")
     passed = {report.nodeid for report in terminalreporter.stats.get("passed", []) if report.when == "call"}
     for report in terminalreporter.stats.get("rerun", []):
-        if report.nodeid in passed:
-            terminalreporter.write_line(f"UNSTEADY {report.nodeid}, whose first try ended with:", yellow=True)
-            for line in report.longreprtext.splitlines()[-_LINES:]:
-                terminalreporter.write_line(f"  {line}")
+        word = "UNSTEADY" if report.nodeid in passed else "FAILED AGAIN"
+        terminalreporter.write_line(f"{word} {report.nodeid}, which was tried again after:", yellow=True)
+        for line in report.longreprtext.splitlines()[-_LINES:]:
+            terminalreporter.write_line(f"  {line}")

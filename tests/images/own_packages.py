@@ -22,7 +22,7 @@ open("/home/work/found", "w").write(fresh.VERSION)
 RUN_NOTEBOOK = """
 import json, nbclient, nbformat.v4 as v4
 notebook = v4.new_notebook(cells=[v4.new_code_cell(text) for text in json.load(open("cells.json"))])
-nbclient.NotebookClient(notebook, timeout=60, kernel_name="python3").execute()
+nbclient.NotebookClient(notebook, timeout=600, startup_timeout=600, kernel_name="python3").execute()
 said = [cell.outputs[-1] for cell in notebook.cells]
 print(json.dumps([each.get("text") or ("image/png" in each["data"] and "image/png") for each in said]))
 """
@@ -38,7 +38,7 @@ def check_pip(run: Run, home: Path) -> None:
     run("sh", "-c", "python waiting.py >/dev/null 2>&1 &")  # a program from before the packages came
     run("pip", "install", *PIP, "fresh==1.0")
     assert run("fresh-says") == "1.0 from /opt/own"
-    run("timeout", "20", "sh", "-c", "until [ -s /home/work/found ]; do sleep 0.1; done")
+    run("timeout", "60", "sh", "-c", "until [ -s /home/work/found ]; do sleep 0.1; done")
     assert (home / "found").read_text() == "1.0"
     run("python", "-m", "pip", "install", *PIP, "--upgrade", "fresh", "packaging")
     assert run("bash", "-lc", "fresh-says") == "2.0 from /opt/own"

@@ -24,6 +24,11 @@ _PATIENCE = 30.0
 Body = dict[str, Any]
 
 
+def fresh(name: str) -> str:
+    """Return a name that the first try of a test, on the same platform, has not taken."""
+    return f"{name}-{uuid4().hex[:4]}"
+
+
 class Client:
     """One user with a bearer token. A portal that refuses the connection, or drops it, is asked again for a while."""
 

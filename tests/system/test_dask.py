@@ -14,6 +14,7 @@ from docker import APIClient
 
 from tests.agent.images import ensure_packages_image
 from tests.patience import patient, until
+from tests.system.client import fresh
 from tests.system.engine import PrivateEngine
 from tests.system.platform import Platform
 from tests.system.test_apps import Visitor
@@ -103,8 +104,9 @@ def test_a_dask_cluster_survives_the_loss_of_the_machine_of_a_worker(
     # What is left on the other machine takes a worker and nothing larger.
     filler = client.launch(agents=["far"], resources={"cpu": 1, "mem": "1600m"})
     client.wait_until_running(filler["id"])
-    client.post("templates/", {"name": "dask", "scope": "private", "document": TEMPLATE})
-    session = client.launch(template="private/dask", image="dask", resources=TEMPLATE["resources"])
+    name = fresh("dask")
+    client.post("templates/", {"name": name, "scope": "private", "document": TEMPLATE})
+    session = client.launch(template=f"private/{name}", image="dask", resources=TEMPLATE["resources"])
     session = client.wait_for(session["id"], "RUNNING", "TERMINATED", "ERROR", "CANCELLED", seconds=120)
     assert session["status"] == "RUNNING", client.log(session["id"])
     kernels = {kernel["hostname"]: kernel for kernel in session["kernels"]}

@@ -17,7 +17,7 @@ import pytest
 import requests
 
 from tests.patience import until
-from tests.system.client import Body, Client
+from tests.system.client import Body, Client, fresh
 from tests.system.platform import Platform
 from tests.system.test_folders import Lab, ask
 from tests.system.test_folders import lab as lab
@@ -111,7 +111,7 @@ class Work:
 
 def test_nothing_is_lost_by_thirty_kills_of_file_server_proxy_and_agent(lab: Lab) -> None:
     alice, platform = lab.alice, lab.platform
-    folder = alice.post("folders/", {"name": "kills"})["id"]
+    folder = alice.post("folders/", {"name": fresh("kills")})["id"]
     until(lambda: alice.folder(folder)["is_reachable"], 30, "an agent mounts it")
     writer = lab.launch(alice, "writer", lab.first, mounts=[{"folder": folder, "target": "k"}])
     with alice.terminal(writer["id"]) as terminal:

@@ -10,7 +10,7 @@ import pytest
 import requests
 
 from tests.patience import patient, until
-from tests.system.client import Body, Client
+from tests.system.client import Body, Client, fresh
 from tests.system.images import ensure_tiny
 from tests.system.platform import Platform
 
@@ -78,10 +78,10 @@ def ask(who: Client, method: str, path: str, body: Any = None) -> requests.Respo
 
 def test_what_one_session_trains_another_reads_and_a_colleague_cannot_write(lab: Lab) -> None:
     alice, bob = lab.alice, lab.bob
-    folder = alice.post("folders/", {"name": "corpus"})["id"]
+    folder = alice.post("folders/", {"name": fresh("corpus")})["id"]
     until(lambda: alice.folder(folder)["is_reachable"], 30, "an agent mounts it", last=lambda: alice.folder(folder))
 
-    train = lab.launch(alice, "train", lab.first, mounts=[{"folder": "corpus"}])
+    train = lab.launch(alice, "train", lab.first, mounts=[{"folder": folder, "target": "corpus"}])
     with alice.terminal(train["id"]) as terminal:
         terminal.run("echo weights-$((40+2)) > ~/corpus/model.txt && echo saved-$?", "saved-0")
     listed = ask(alice, "GET", f"folders/{folder}/entries/").json()["entries"]
@@ -91,7 +91,7 @@ def test_what_one_session_trains_another_reads_and_a_colleague_cannot_write(lab:
     assert (refused.status_code, refused.json()["code"]) == (409, "folder-mounted")
     alice.end(train["id"])
 
-    again = lab.launch(alice, "evaluate", lab.second, mounts=[{"folder": "corpus", "target": "weights"}])
+    again = lab.launch(alice, "evaluate", lab.second, mounts=[{"folder": folder, "target": "weights"}])
     with alice.terminal(again["id"]) as terminal:
         terminal.run("cat ~/weights/model.txt && echo more >> ~/weights/model.txt", "weights-42")
     alice.end(again["id"])

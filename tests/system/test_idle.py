@@ -7,11 +7,12 @@ from collections.abc import Iterator
 import pytest
 
 from tests.patience import until
+from tests.system.client import fresh
 from tests.system.platform import Platform
 
 pytestmark = [pytest.mark.system, pytest.mark.docker, pytest.mark.usefixtures("tiny_image"), pytest.mark.timeout(420)]
 # The shortest that a checker may say, and what the loops take beyond.
-RULE = {"name": "quiet", "kind": "network-timeout", "limit": 60, "warning": 30, "is_site_wide": True}
+RULE = {"kind": "network-timeout", "limit": 60, "warning": 30, "is_site_wide": True}
 WARNED_WITHIN = 60 + 60
 ENDED_WITHIN = 60 + 60
 
@@ -25,7 +26,7 @@ def platform(tmp_path_factory: pytest.TempPathFactory, tiny_image: None) -> Iter
 def test_it_is_warned_spared_when_used_and_ended_when_left_alone(platform: Platform) -> None:
     client = platform.client
     free = client.group()["free"]
-    client.make_checker(RULE)
+    client.make_checker(RULE | {"name": fresh("quiet")})
     session = client.wait_until_running(client.launch("lonely")["id"])
 
     def check() -> dict[str, object]:

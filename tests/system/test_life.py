@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from tests.patience import until
-from tests.system.client import TERMINAL
+from tests.system.client import TERMINAL, fresh
 from tests.system.images import ensure_stillborn
 from tests.system.platform import Platform
 from tests.system.registry import empty_registry
@@ -61,12 +61,12 @@ def test_a_kept_home_is_mounted_by_another_session(platform: Platform) -> None:
         terminal.run(
             "mkdir -p d; echo precious > d/results; head -c 5000000 /dev/zero > d/large; echo $((6*7))", r"\b42\b"
         )
-    kept = client.keep_home(session["id"], name="kept", ends_session=True)
+    kept = client.keep_home(session["id"], name=fresh("kept"), ends_session=True)
     assert kept["status"] == "CREATING"
     until(lambda: client.folder(kept["id"])["status"] == "READY", 90, "the home is copied")
     ended = client.wait_for(session["id"], *TERMINAL)
     assert (ended["status"], ended["status_reason"]) == ("TERMINATED", "user-requested")
-    other = client.wait_until_running(client.launch("reader", mounts=[{"folder": "kept"}])["id"])
+    other = client.wait_until_running(client.launch("reader", mounts=[{"folder": kept["id"], "target": "kept"}])["id"])
     with client.terminal(other["id"]) as terminal:
         terminal.run("cat /home/work/kept/d/results", "precious")
         terminal.run("wc -c < /home/work/kept/d/large; touch /home/work/kept/new && echo made", "5000000[^0-9]+made")
@@ -156,8 +156,9 @@ def test_parameters_reach_the_program_byte_for_byte(platform: Platform) -> None:
         "environ": {"COPY": "<${{ params.text }}>"},
         "startup_command": 'printf %s "$PARAM_TEXT" | sha256sum; printf %s "$COPY" | sha256sum; ls /home/work',
     }
-    client.post("templates/", {"name": "tricky", "scope": "private", "text": json.dumps(document)})
-    session = client.launch("tricky", template="private/tricky", parameters={"text": TRICKY})
+    name = fresh("tricky")
+    client.post("templates/", {"name": name, "scope": "private", "text": json.dumps(document)})
+    session = client.launch("tricky", template=f"private/{name}", parameters={"text": TRICKY})
     assert client.wait_for(session["id"], *TERMINAL)["result"] == "SUCCESS"
     log = client.log(session["id"])
     assert digest(TRICKY) in log and digest(f"<{TRICKY}>") in log and "no\n" not in log

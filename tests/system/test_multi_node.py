@@ -18,6 +18,7 @@ from tests.agent.cluster_tools import OPEN_MPI
 from tests.agent.images import MPI_IMAGE, ensure_mpi_image
 from tests.agent.prerequisites import need_program
 from tests.patience import until
+from tests.system.client import fresh
 from tests.system.engine import PrivateEngine
 from tests.system.platform import ROOT, Platform
 from tests.system.test_apps import Visitor
@@ -176,8 +177,9 @@ def test_the_cluster_of_the_guide_starts_in_its_order_and_is_done_with_its_drive
     client = platform.client
     small = {"cpu": "0.2", "mem": "32m"}
     document = template_of_the_guide("tiny", small)
-    client.post("templates/", {"name": "cluster", "scope": "private", "document": document})
-    session = client.launch(template="private/cluster", resources=small)
+    name = fresh("cluster")
+    client.post("templates/", {"name": name, "scope": "private", "document": document})
+    session = client.launch(template=f"private/{name}", resources=small)
     session = client.wait_for(session["id"], "RUNNING", "TERMINATED", "ERROR", "CANCELLED", seconds=90)
     assert session["status"] == "RUNNING", client.log(session["id"])
     workers = [f"worker{number}" for number in range(1, 5)]

@@ -13,6 +13,7 @@ import pytest
 
 from tests.images.package_images import ensure_serve_image
 from tests.patience import patient, until
+from tests.system.client import fresh
 from tests.system.platform import READY_WITHIN, ROOT, Platform
 
 pytestmark = [pytest.mark.system, pytest.mark.docker, pytest.mark.ci, pytest.mark.timeout(900)]
@@ -48,7 +49,7 @@ def test_a_language_model_streams_chats_from_two_containers(platform: Platform) 
     client = platform.client
     revision = {"image": "serve", "command": "exec serve-model --threads 1", "model_name": MODEL}
     revision |= {"resources": {"cpu": 1, "mem": "1g"}, "probe_path": "/health"}
-    endpoint = client.post("endpoints/", {"name": "chat", "minimum": 2, "maximum": 2, **revision})
+    endpoint = client.post("endpoints/", {"name": fresh("chat"), "minimum": 2, "maximum": 2, **revision})
     path = f"endpoints/{endpoint['id']}/"
     token = client.post(f"{path}tokens/", {"name": "test"})["token"]
     replicas = lambda: client._get(f"{path}replicas/").json()  # noqa: E731

@@ -13,6 +13,7 @@ import pytest
 
 from backendai.serving.reading import HEARD
 from tests.patience import until
+from tests.system.client import fresh
 from tests.system.platform import READY_WITHIN, Platform, free_port
 from tests.system.served import BROKEN_IN_ANSWER, CALLERS, Load, Served
 
@@ -98,7 +99,7 @@ def test_a_replica_that_hangs_is_replaced_and_costs_no_request_of_others(served:
 @pytest.mark.long
 def test_a_server_that_never_listens_is_told_and_backs_off(served: Served) -> None:
     deaf = {**served.revision, "port": free_port(), "environ": {"FAULT": "deaf"}, "startup_timeout": 3}
-    endpoint = served.client.post("endpoints/", {"name": "deaf", **deaf})
+    endpoint = served.client.post("endpoints/", {"name": fresh("deaf"), **deaf})
     path = f"endpoints/{endpoint['id']}/"
     codes = lambda: [one["code"] for one in served.client._get(f"{path}history/").json()["results"]]  # noqa: E731
     until(lambda: {"never-ready", "start-backoff"} <= set(codes()), READY_WITHIN, "it backs off", last=codes)

@@ -10,6 +10,7 @@ import pytest
 
 from tests.agent.cluster_tools import HOSTILE
 from tests.patience import until
+from tests.system.client import fresh
 from tests.system.platform import Platform
 from tests.system.stores import Stores, stores
 
@@ -76,11 +77,12 @@ def test_a_parameter_arrives_as_it_is_and_the_result_of_a_batch_session_is_kept(
     client = platform.client
     command = 'printf "%s|%s" "$PARAM_WORDS" "$COPY"; exit 3'
     document = {"params": {"words": {"type": "text"}}, "environ": {"COPY": "${{ params.words }}"}, "type": "batch"}
+    name = fresh("says")
     client.post(
         "templates/",
-        {"name": "says", "scope": "private", "document": document | {"image": "tiny", "startup_command": command}},
+        {"name": name, "scope": "private", "document": document | {"image": "tiny", "startup_command": command}},
     )
-    session = client.launch(template="private/says", parameters={"words": HOSTILE})
+    session = client.launch(template=f"private/{name}", parameters={"words": HOSTILE})
     ended = client.wait_for(session["id"], "TERMINATED")
     assert (ended["result"], ended["status_reason"]) == ("FAILED", "task-failed")
     assert client.log(session["id"]) == f"{HOSTILE}|{HOSTILE}"
