@@ -17,13 +17,13 @@ from django.db import close_old_connections, connection
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "backendai.settings.portal")
 waiting = get_asgi_application()
 
-from backendai.api.streamed_body import StreamingHandler  # noqa: E402  (these need the set-up above)
-from backendai.core.open_files import raise_open_files  # noqa: E402
-from backendai.ops.body_limit import serve_within_limit  # noqa: E402
-from backendai.ops.buffered_responses import BufferedResponses  # noqa: E402
-from backendai.ops.kept_objects import give_back_what_is_freed, set_aside_what_stays  # noqa: E402
-from backendai.ops.routes import serving_at  # noqa: E402
-from backendai.realtime.routing import websocket_application  # noqa: E402
+from backendai.base.process.open_files import raise_open_files  # noqa: E402
+from backendai.portal.api.frame.streamed_body import StreamingHandler  # noqa: E402  (these need the set-up above)
+from backendai.portal.http.body_limit import serve_within_limit  # noqa: E402
+from backendai.portal.http.buffered_responses import BufferedResponses  # noqa: E402
+from backendai.portal.http.garbage_collection import give_back_what_is_freed, set_aside_what_stays  # noqa: E402
+from backendai.portal.http.routes import serving_at  # noqa: E402
+from backendai.portal.realtime.routing import websocket_application  # noqa: E402
 
 P = ParamSpec("P")
 T = TypeVar("T")

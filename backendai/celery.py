@@ -12,12 +12,12 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "backendai.settings.portal")
 
 from django.conf import settings
 
-from backendai.wire.queues import broker_address
+from backendai.base.wire.broker.queues import broker_address
 
 # Celery warns root about pickle; only JSON is accepted here.
 warnings.filterwarnings("ignore", category=SecurityWarning)
 
-app = Celery("backendai", task_cls="backendai.controller.outages:PatientTask")
+app = Celery("backendai", task_cls="backendai.portal.loops.outages:PatientTask")
 app.conf.update(
     broker_url=broker_address(settings.REDIS_URL),
     broker_connection_retry_on_startup=True,
@@ -76,6 +76,6 @@ app.conf.update(
 if "sqlite" in settings.DATABASES["default"]["ENGINE"]:
     # Celery would open the database anew for every task; a file does not go away. It reads this spelling only.
     app.conf.update(CELERY_DB_REUSE_MAX=10_000)
-app.autodiscover_tasks(["backendai.controller"])
+app.autodiscover_tasks(["backendai.portal.loops"])
 # The passes go on by a clock of their own when the broker is down.
-app.steps["worker"].add("backendai.controller.clock:ClockStep")
+app.steps["worker"].add("backendai.portal.loops.clock:ClockStep")

@@ -7,6 +7,6 @@ from django.core.wsgi import get_wsgi_application
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "backendai.settings.portal")
 application = get_wsgi_application()
 
-from backendai.ops.kept_objects import set_aside_what_stays  # noqa: E402  (it needs the set-up above)
+from backendai.portal.http.garbage_collection import set_aside_what_stays  # noqa: E402  (it needs the set-up above)
 
 set_aside_what_stays()

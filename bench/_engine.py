@@ -12,11 +12,11 @@ from uuid import UUID, uuid4
 import docker
 from docker.errors import ImageNotFound
 
-from backendai.agent.backends.docker_create import container_body
-from backendai.agent.backends.docker_engine import PREFIX
-from backendai.agent.backends.docker_scratch import Scratch
-from backendai.core.slots import Slots
-from backendai.wire.messages import KernelSpec
+from backendai.agent.backends.docker.create import container_body
+from backendai.agent.backends.docker.disk.scratch import Scratch
+from backendai.agent.backends.docker.engine import PREFIX
+from backendai.base.core.slots import Slots
+from backendai.base.wire.messages import KernelSpec
 from bench._leftovers import BARE
 from bench._portal import IMAGE, RESOURCES, ROOT, Portal, say
 

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from backendai.core.storage_layout import Marker, folder_path, write_marker
-from backendai.wire.folder_tickets import sign_folder_ticket
-from backendai.wire.tickets import new_private_key, public_key_of
+from backendai.base.paths.storage_layout import Marker, folder_path, write_marker
+from backendai.base.wire.folder_tickets import sign_folder_ticket
+from backendai.base.wire.tickets import new_private_key, public_key_of
 from bench._portal import free_port, say
 
 _ROOT = Path(__file__).resolve().parent.parent

@@ -16,16 +16,16 @@ from django.db import transaction
 from django.db.models import Count
 from django.utils import timezone
 
-from backendai.accounts.models import Project, User
-from backendai.accounts.services import create_person, get_or_create_project
-from backendai.catalog.models import Image
-from backendai.cluster.joining import create_join_token
-from backendai.cluster.models import Agent, ResourceGroup
-from backendai.compute.models import Allocation, ComputeSession, Kernel, SchedulingRecord, history_entry
-from backendai.compute.status import LIVE, TERMINAL, Outcome, Phase, Result, Status
-from backendai.core.slots import Slots
-from backendai.wire.broker import hint
-from backendai.wire.queues import CONTROL_QUEUE
+from backendai.base.core.slots import Slots
+from backendai.base.wire.broker.hints import hint
+from backendai.base.wire.broker.queues import CONTROL_QUEUE
+from backendai.domain.accounts.models import Project, User
+from backendai.domain.accounts.services import create_person, get_or_create_project
+from backendai.domain.catalog.models import Image
+from backendai.domain.cluster.joining import create_join_token
+from backendai.domain.cluster.models.groups import Agent, ResourceGroup
+from backendai.domain.compute.models.sessions import Allocation, ComputeSession, Kernel, SchedulingRecord, history_entry
+from backendai.domain.compute.status import LIVE, TERMINAL, Outcome, Phase, Result, Status
 
 PREFIX = "sim"
 USERS = 50

@@ -10,13 +10,13 @@ from datetime import datetime, timedelta
 from django.db import connection, transaction
 from django.utils import timezone
 
-from backendai.accounts.models import Domain, KeyPair, Membership, Project, ResourcePolicy, User
-from backendai.activity.models import AuditEntry
-from backendai.catalog.models import Image, ResourcePreset
-from backendai.cluster.models import Agent, ResourceGroup
-from backendai.compute.models import Allocation, ComputeSession, Kernel
-from backendai.compute.status import Result, Status
-from backendai.core.slots import MILLI, Slots
+from backendai.base.core.slots import MILLI, Slots
+from backendai.domain.accounts.models import Domain, KeyPair, Membership, Project, ResourcePolicy, User
+from backendai.domain.activity.models import AuditEntry
+from backendai.domain.catalog.models import Image, ResourcePreset
+from backendai.domain.cluster.models.groups import Agent, ResourceGroup
+from backendai.domain.compute.models.sessions import Allocation, ComputeSession, Kernel
+from backendai.domain.compute.status import Result, Status
 
 BATCH, DOMAINS, PROJECTS, GROUPS = 2_000, 4, 40, 10
 _SHAPES = [{"cpu": cpu, "mem": str(gib * 2**30)} for cpu in ("1", "2", "4") for gib in (1, 2, 8)]

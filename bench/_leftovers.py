@@ -10,7 +10,7 @@ from pathlib import Path
 import docker
 from docker.errors import APIError, DockerException
 
-from backendai.agent.backends.docker_engine import PREFIX
+from backendai.agent.backends.docker.engine import PREFIX
 
 BARE = "bench"  # the deployment that bare starts are marked with
 _REMOVAL_SECONDS = 30.0

@@ -17,8 +17,8 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 import backendai.asgi  # noqa: F401  (the process as it serves: its collector passes over what stays)
-from backendai.accounts.models import User
-from backendai.web.panel.menu import MENU
+from backendai.domain.accounts.models import User
+from backendai.portal.web.admin.menu import MENU
 from bench._house import House, fill
 from bench._portal import say
 

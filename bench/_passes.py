@@ -17,17 +17,17 @@ from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from backendai.accounts.models import Project, User
-from backendai.accounts.services import create_person, get_or_create_project
-from backendai.catalog.models import Image
-from backendai.cluster.models import Agent, ResourceGroup
-from backendai.compute.models import Allocation, ComputeSession, Kernel, SchedulingRecord
-from backendai.compute.status import Status
-from backendai.controller import loops
-from backendai.controller.collector import collector_paused
-from backendai.core.slots import Slots
-from backendai.planning.apply import apply_plan
-from backendai.planning.snapshot import read_snapshot
+from backendai.base.core.slots import Slots
+from backendai.domain.accounts.models import Project, User
+from backendai.domain.accounts.services import create_person, get_or_create_project
+from backendai.domain.catalog.models import Image
+from backendai.domain.cluster.models.groups import Agent, ResourceGroup
+from backendai.domain.compute.models.sessions import Allocation, ComputeSession, Kernel, SchedulingRecord
+from backendai.domain.compute.status import Status
+from backendai.domain.planning.apply import apply_plan
+from backendai.domain.planning.snapshot import read_snapshot
+from backendai.portal.loops import loops
+from backendai.portal.loops.collector import collector_paused
 from backendai.scheduler.decide import decide
 from bench._house import analyse
 

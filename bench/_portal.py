@@ -33,13 +33,13 @@ _EVENT_SECONDS, _END_SECONDS = 20.0, 120.0
 _IDLE_SECONDS = 2.0  # the server closes a connection after five
 _SLOTS = "cpu=1000,mem=4t"  # bursts must wait for the engine, not for room
 _ADD_IMAGE = (
-    "from backendai.catalog.models import Image;"
+    "from backendai.domain.catalog.models import Image;"
     f"Image.objects.get_or_create(name='tiny', defaults={{'reference': {IMAGE!r}}})"
 )
 
 
 _ADD_STRANGER = (
-    "from backendai.accounts.services import create_person, create_token, get_or_create_project;"
+    "from backendai.domain.accounts.services import create_person, create_token, get_or_create_project;"
     "project = get_or_create_project('elsewhere', 'elsewhere');"
     "print(create_token(create_person('stranger@example.com', password=None, project=project), 'bench')[1])"
 )

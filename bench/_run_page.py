@@ -14,10 +14,10 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from backendai.cluster.models import ResourceGroup
-from backendai.controller.pipelines import run_pipelines
-from backendai.pipelines.models import Run
-from backendai.pipelines.services.creating import RunSpec, create_run
+from backendai.domain.cluster.models.groups import ResourceGroup
+from backendai.domain.pipelines.models import Run
+from backendai.domain.pipelines.services.creating import RunSpec, create_run
+from backendai.portal.loops.pipelines import run_pipelines
 from bench._house import House, fill
 from bench._lists import cost_of, getter, signed_in
 from bench._portal import say

@@ -18,8 +18,8 @@ from bench._portal import Client, Portal, say, wait_until
 MOST_PER_PERSON = 32
 _READY_SECONDS, _SETTLE_SECONDS = 60.0, 5.0
 _ADD_PEOPLE = (
-    "from backendai.accounts.models import Project;"
-    "from backendai.accounts.services import create_person, create_token;"
+    "from backendai.domain.accounts.models import Project;"
+    "from backendai.domain.accounts.services import create_person, create_token;"
     "project = Project.objects.order_by('created_at').first();"
     "[print(create_token(create_person(f'rest-{{n}}@example.com', password=None, project=project), 'bench')[1])"
     " for n in range({number})]"

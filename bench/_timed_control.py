@@ -19,7 +19,7 @@ __all__ = ["app"]
 @worker_init.connect
 def time_passes(**_: Any) -> None:
     """Put the clock around the passes; Django is set up by now."""
-    loops = importlib.import_module("backendai.controller.loops")
+    loops = importlib.import_module("backendai.portal.loops.loops")
     one_group, log = loops._one_group, Path(os.environ["BENCH_PASSES"])
 
     def timed(group: Any, now: datetime) -> int:

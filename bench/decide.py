@@ -22,7 +22,7 @@ from functools import cache
 from typing import Any
 from uuid import UUID
 
-from backendai.core.slots import Slots
+from backendai.base.core.slots import Slots
 from backendai.scheduler.decide import decide
 from backendai.scheduler.snapshot import (
     AgentView,

@@ -25,7 +25,7 @@ from typing import Any
 
 import psutil
 
-from backendai.ops import fleet as processes
+from backendai.ops.run import fleet as processes
 from bench._portal import ROOT, free_port, own_postgres, say, wait_until
 from bench.passes import answers, own_redis
 

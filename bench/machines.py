@@ -21,14 +21,14 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from backendai.agent.backends.process_folder import KernelFolder
-from backendai.agent.backends.qemu import QemuBackend
-from backendai.agent.backends.qemu_channel import Decoder, Kind
-from backendai.agent.backends.qemu_command import Shape
-from backendai.agent.backends.qemu_disk import make_disk
-from backendai.agent.backends.qemu_tools import Tools
-from backendai.agent.qemu_settings import ACCELERATIONS, MachineSettings
-from backendai.wire.messages import KernelSpec
+from backendai.agent.backends.native.folder import KernelFolder
+from backendai.agent.backends.qemu.backend import QemuBackend
+from backendai.agent.backends.qemu.channel.frames import Decoder, Kind
+from backendai.agent.backends.qemu.command import Shape
+from backendai.agent.backends.qemu.disk import make_disk
+from backendai.agent.backends.qemu.tools import Tools
+from backendai.agent.settings.qemu import ACCELERATIONS, MachineSettings
+from backendai.base.wire.messages import KernelSpec
 
 _IMAGE = "local/backendai-tiny:latest"
 _BED = Path("/var/tmp/backendai/qemu-bed")

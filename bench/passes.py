@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from backendai.ops.valkey import find_server
+from backendai.ops.run.valkey import find_server
 from bench._portal import ROOT, free_port, own_postgres, say, wait_until
 
 SESSIONS, AGENTS = 10_000, 1_000

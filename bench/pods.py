@@ -24,13 +24,13 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from backendai.agent.backends.kubernetes import KubernetesBackend
-from backendai.agent.backends.kubernetes_access import Access, find_access
-from backendai.agent.backends.kubernetes_names import AgentIdentity
-from backendai.agent.backends.kubernetes_pod import pod_body
-from backendai.agent.backends.kubernetes_state import runs
-from backendai.agent.kubernetes_settings import PoolSettings
-from backendai.wire.messages import KernelSpec
+from backendai.agent.backends.kubernetes.api.access import Access, find_access
+from backendai.agent.backends.kubernetes.api.names import AgentIdentity
+from backendai.agent.backends.kubernetes.backend import KubernetesBackend
+from backendai.agent.backends.kubernetes.pod import pod_body
+from backendai.agent.backends.kubernetes.state import runs
+from backendai.agent.settings.kubernetes import PoolSettings
+from backendai.base.wire.messages import KernelSpec
 from tests.agent.kubernetes_fake import Cluster, serving
 
 _BED = Path(__file__).resolve().parents[1] / "bin/kubernetes-bed"

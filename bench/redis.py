@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from backendai.ops.valkey import find_server
+from backendai.ops.run.valkey import find_server
 from bench._engine import ensure_image
 from bench._portal import Client, free_port, running_portal, say, wait_until
 

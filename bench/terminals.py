@@ -26,8 +26,8 @@ _WARM_SECONDS = 3.0
 _STREAMED = 2**30
 _LOOK_SECONDS = 0.2
 _ADD_PERSON = (
-    "from backendai.accounts.models import User;"
-    "from backendai.accounts.services import create_person, create_token;"
+    "from backendai.domain.accounts.models import User;"
+    "from backendai.domain.accounts.services import create_person, create_token;"
     "first = User.objects.order_by('pk').first();"
     "project = first.memberships.first().project;"
     "print(create_token(create_person('bench{number}@example.com', password=None, project=project), 'bench')[1])"

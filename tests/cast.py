@@ -8,8 +8,8 @@ from typing import Any
 
 from django.contrib.auth.hashers import make_password
 
-from backendai.accounts.models import Domain, KeyPair, Membership, Project, User
-from backendai.activity.services import audit_each
+from backendai.domain.accounts.models import Domain, KeyPair, Membership, Project, User
+from backendai.domain.activity.services import audit_each
 
 PASSWORD = "correct horse battery"
 

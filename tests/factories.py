@@ -9,16 +9,16 @@ from uuid import UUID, uuid4
 
 from django.utils import timezone
 
-from backendai.accounts.models import User
-from backendai.catalog.models import Image
-from backendai.cluster.models import Agent, ResourceGroup
-from backendai.compute.models import ComputeSession, Kernel
-from backendai.compute.services.create import create_session
-from backendai.compute.services.place import Assignment, place_sessions
-from backendai.compute.services.reports import kernel_reported
-from backendai.compute.spec import SessionSpec
-from backendai.core.slots import Slots
-from backendai.wire.messages import KernelReport, KernelState
+from backendai.base.core.slots import Slots
+from backendai.base.wire.messages import KernelReport, KernelState
+from backendai.domain.accounts.models import User
+from backendai.domain.catalog.models import Image
+from backendai.domain.cluster.models.groups import Agent, ResourceGroup
+from backendai.domain.compute.models.sessions import ComputeSession, Kernel
+from backendai.domain.compute.services.launching.create import create_session
+from backendai.domain.compute.services.life.reports import kernel_reported
+from backendai.domain.compute.services.placing.place import Assignment, place_sessions
+from backendai.domain.compute.spec import SessionSpec
 
 _numbers = itertools.count(1)
 

@@ -6,11 +6,11 @@ import os
 from pathlib import Path
 from typing import Any
 
-from backendai.accounts.models import User
-from backendai.cluster.models import Agent
-from backendai.core.storage_layout import DATA, Marker, folder_path, write_marker
-from backendai.storage.models import Folder, HostOnAgent, StorageHost
-from backendai.storage.status import FolderStatus
+from backendai.base.paths.storage_layout import DATA, Marker, folder_path, write_marker
+from backendai.domain.accounts.models import User
+from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.storage.models import Folder, HostOnAgent, StorageHost
+from backendai.domain.storage.status import FolderStatus
 
 
 def storage_host(name: str = "local", *agents: Agent, **offer: Any) -> StorageHost:

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import pytest
 
-from backendai.core.slowness import measure
+from backendai.base.process.slowness import measure
 
 T = TypeVar("T")
 _VARIABLE = "BACKENDAI_TEST_PATIENCE"

@@ -14,36 +14,29 @@ from django.db import close_old_connections
 from django.utils import timezone
 
 from backendai.agent.backends.abilities import Imaging, Streaming
-from backendai.agent.backends.base import (
-    BackendError,
-    Ended,
-    KernelGone,
-    StaleGeneration,
-    Started,
-    StartFailed,
-)
-from backendai.agent.ends import Ends
-from backendai.agent.epoch import EpochGuard
-from backendai.agent.lanes import Claim, Move
-from backendai.agent.manifests import Manifests
-from backendai.agent.portal import PortalRefused, PortalUnreachable
-from backendai.agent.reconcile import Reconciler
-from backendai.agent.roster import Roster
-from backendai.agent.starts import Starts
-from backendai.cluster.models import Agent
-from backendai.cluster.services import record_sync
-from backendai.compute.services.kernel_specs import spec_for
-from backendai.compute.services.logs import save_log
-from backendai.compute.services.node_view import work_for
-from backendai.compute.services.reports import kernel_reported
-from backendai.compute.services.unknown_kernels import note_unknown
-from backendai.controller import loops
-from backendai.controller.pipelines import run_pipelines
-from backendai.core.errors import NotFound
-from backendai.core.slots import Slots
+from backendai.agent.backends.base import BackendError, Ended, KernelGone, StaleGeneration, Started, StartFailed
+from backendai.agent.kernel_index import Roster
+from backendai.agent.kernel_queues import Claim, Move
+from backendai.agent.loop.ends import Ends
+from backendai.agent.loop.epoch import EpochGuard
+from backendai.agent.loop.manifests import Manifests
+from backendai.agent.loop.reconcile import Reconciler
+from backendai.agent.loop.starts import Starts
+from backendai.agent.portal.client import PortalRefused, PortalUnreachable
+from backendai.base.core.errors import NotFound
+from backendai.base.core.slots import Slots
+from backendai.base.wire.messages import KernelReport, KernelSighting, KernelSpec, SyncDown, SyncUp, UnknownKernel
+from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.cluster.services import record_sync
+from backendai.domain.compute.services.agents.kernel_specs import spec_for
+from backendai.domain.compute.services.agents.node_view import work_for
+from backendai.domain.compute.services.agents.unknown_kernels import note_unknown
+from backendai.domain.compute.services.life.reports import kernel_reported
+from backendai.domain.compute.services.records.logs import save_log
+from backendai.domain.pipelines.hints import TASK as RUN_TASK
 from backendai.ops.auditing import ObservedContainer
-from backendai.pipelines.hints import TASK as RUN_TASK
-from backendai.wire.messages import KernelReport, KernelSighting, KernelSpec, SyncDown, SyncUp, UnknownKernel
+from backendai.portal.loops import loops
+from backendai.portal.loops.pipelines import run_pipelines
 
 
 class Crashed(BaseException):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from backendai.core import slowness
-from backendai.core.slowness import Measure
+from backendai.base.process import slowness
+from backendai.base.process.slowness import Measure
 
 QUIET = Measure(load=0.0, cores=2, waiting=0.0, pace=1.0)
 BUSY = QUIET._replace(load=12.0)  # six times slower

@@ -6,54 +6,86 @@ import ast
 import re
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Sequence
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
-from backendai.core.session_kinds import KINDS, USUAL_KIND
+from backendai.base.core.session_kinds import KINDS, USUAL_KIND
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "backendai"
 
-_BELOW_ACCOUNTS = {"activity", "wire", "core"}
-_BELOW_CLUSTER = {"accounts", "scheduler"} | _BELOW_ACCOUNTS  # a group names its strategies, and refuses unknown ones
-_BELOW_CATALOG = {"cluster"} | _BELOW_CLUSTER
-_BELOW_COMPUTE = {"catalog", "storage"} | _BELOW_CATALOG
-_BELOW_PLANNING = {"usage", "compute"} | _BELOW_COMPUTE
-_BELOW_SERVING = {"planning"} | _BELOW_PLANNING
-_BELOW_DOORS = {"pipelines", "serving", "gateways", "templates", "texts"} | _BELOW_SERVING
+# The foundation: agents and file servers stand on it, too. The others need Django, and only doors translate.
+_BASE = {"base.core", "base.process", "base.paths", "base.wire"}
+_BELOW_ACCOUNTS = {"base.db", "domain.activity"} | _BASE
+# A group names its strategies, and refuses unknown ones.
+_BELOW_CLUSTER = {"domain.accounts", "scheduler"} | _BELOW_ACCOUNTS
+_BELOW_CATALOG = {"domain.cluster"} | _BELOW_CLUSTER
+_BELOW_COMPUTE = {"domain.catalog", "domain.storage"} | _BELOW_CATALOG
+_BELOW_PLANNING = {"domain.usage", "domain.compute"} | _BELOW_COMPUTE
+_BELOW_SERVING = {"domain.planning"} | _BELOW_PLANNING
+_BELOW_DOORS = {
+    "domain.pipelines",
+    "domain.serving",
+    "domain.templates",
+    "gates.gateways",
+    "base.texts",
+} | _BELOW_SERVING
 
 MAY_IMPORT: dict[str, set[str]] = {
-    "core": set(),
-    "texts": {"core"},
-    "scheduler": {"core"},
-    "wire": {"core"},
-    "activity": {"wire", "core"},
-    "accounts": _BELOW_ACCOUNTS,
-    "cluster": _BELOW_CLUSTER,
-    "catalog": _BELOW_CATALOG,
-    "storage": _BELOW_CATALOG,
-    "compute": _BELOW_COMPUTE,
-    "gateways": {"compute"} | _BELOW_COMPUTE,
-    "templates": {"compute"} | _BELOW_COMPUTE,
-    "usage": {"compute"} | _BELOW_COMPUTE,
-    "planning": _BELOW_PLANNING,
-    "serving": _BELOW_SERVING,
-    "pipelines": {"templates", "compute"} | _BELOW_COMPUTE,
-    "controller": _BELOW_DOORS,
-    "api": _BELOW_DOORS,
-    "web": _BELOW_DOORS,
-    "realtime": {"gateways", "texts"} | _BELOW_PLANNING,
-    "appproxy": {"serving", "gateways", "texts"} | _BELOW_PLANNING,
-    "sshgate": {"gateways", "compute"} | _BELOW_COMPUTE,
-    "agent": {"wire", "core"},
-    "files": {"wire", "core"},
+    "base.core": set(),
+    "base.process": {"base.core"},
+    "base.paths": {"base.core"},
+    "base.texts": {"base.core"},
+    "base.db": {"base.core"},
+    "base.wire": {"base.core", "base.paths"},
+    "scheduler": {"base.core"},
+    "domain.activity": {"base.db"} | _BASE,
+    "domain.accounts": _BELOW_ACCOUNTS,
+    "domain.cluster": _BELOW_CLUSTER,
+    "domain.catalog": _BELOW_CATALOG,
+    "domain.storage": _BELOW_CATALOG,
+    "domain.compute": _BELOW_COMPUTE,
+    "domain.templates": {"domain.compute"} | _BELOW_COMPUTE,
+    "domain.usage": {"domain.compute"} | _BELOW_COMPUTE,
+    "domain.planning": _BELOW_PLANNING,
+    "domain.serving": _BELOW_SERVING,
+    "domain.pipelines": {"domain.templates", "domain.compute"} | _BELOW_COMPUTE,
+    "gates.gateways": {"domain.compute"} | _BELOW_COMPUTE,
+    "gates.appproxy": {"domain.serving", "gates.gateways", "base.texts"} | _BELOW_PLANNING,
+    "gates.sshgate": {"gates.gateways", "domain.compute"} | _BELOW_COMPUTE,
+    "portal.loops": _BELOW_DOORS,
+    "portal.agents": {"portal.loops"} | _BELOW_DOORS,
+    "portal.api": _BELOW_DOORS,
+    "portal.web": _BELOW_DOORS,
+    "portal.realtime": {"gates.gateways", "base.texts"} | _BELOW_PLANNING,
+    "portal.http": {"portal.api", "portal.loops"} | _BELOW_DOORS,
+    "agent": _BASE,
+    "files": _BASE,
 }
 FRAME = {"settings", "celery", "asgi", "wsgi", "urls", "ops", "__init__"}
+# Folders that import only from those before them in their own floor.
+ORDERS = {
+    "domain/compute/services": (
+        "notices",
+        "apps",
+        "status",
+        "requests",
+        "images",
+        "placing",
+        "agents",
+        "life",
+        "records",
+        "launching",
+    ),
+    "agent/backends": ("shared", "docker", "kubernetes", "native", "qemu", "simulated"),
+}
 
-FILES = sorted(path for path in PACKAGE.rglob("*.py") if "migrations" not in path.parts)
+FILES = sorted(path for path in PACKAGE.rglob("*.py") if "migrations" not in path.parts and path.stat().st_size)
 
 
 @cache
@@ -62,7 +94,13 @@ def parsed(path: Path) -> ast.Module:
 
 
 def room_of(path: Path) -> str:
-    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    """Return the floor of a file, and its room on the floors that have rooms."""
+    return room_in(path.relative_to(PACKAGE).with_suffix("").parts)
+
+
+def room_in(parts: Sequence[str]) -> str:
+    has_rooms = parts[0] in {"base", "domain", "gates", "portal"} and len(parts) > 1
+    return ".".join(parts[:2]) if has_rooms else parts[0]
 
 
 def first_party_imports(tree: ast.AST) -> list[tuple[int, str]]:
@@ -90,9 +128,30 @@ def test_every_file_imports_only_from_rooms_below() -> None:
         f"{shown(path)}:{line} imports {module}"
         for path in files
         for line, module in first_party_imports(parsed(path))
-        if module.partition(".")[2].split(".")[0] not in MAY_IMPORT[room_of(path)] | {room_of(path)}
+        if room_in(module.split(".")[1:]) not in MAY_IMPORT[room_of(path)] | {room_of(path)}
     ]
     assert not offenders, "\n".join(offenders)
+
+
+@pytest.mark.parametrize("folder", ORDERS)
+def test_folders_of_a_floor_import_only_from_those_before(folder: str) -> None:
+    order, package = ORDERS[folder], "backendai." + folder.replace("/", ".")
+    offenders = []
+    for path in (path for path in FILES if folder in shown(path)):
+        name = path.relative_to(PACKAGE / folder).parts[0]
+        allowed = order[: order.index(name) + 1] if name in order else ()
+        for line, module in first_party_imports(parsed(path)):
+            if module.startswith(f"{package}.") and (part := module.split(".")[package.count(".") + 1]) in order:
+                offenders += [f"{shown(path)}:{line} imports {module}"] * (part not in allowed)
+    assert not offenders, "\n".join(offenders)
+    assert set(order) <= {path.name for path in (PACKAGE / folder).iterdir()}
+
+
+def test_folders_are_small() -> None:
+    files = Counter(shown(path.parent) for path in PACKAGE.rglob("*.py") if path.name != "__init__.py")
+    large = {folder: count for folder, count in files.items() if count > 20 and "migrations" not in folder}
+    assert not large, "at most 20 files; what shares a prefix becomes a folder"
+    assert len([path for path in PACKAGE.iterdir() if path.is_dir() and path.name != "__pycache__"]) <= 10
 
 
 def test_no_function_hides_a_first_party_import() -> None:
@@ -118,7 +177,7 @@ def test_files_and_functions_are_small() -> None:
 
 
 # Names of kinds stand in the table, in the words of pages, and in how agents are told to run a kernel.
-NAMES_KINDS = {"core/session_kinds.py", "web/kind_words.py", "wire/messages.py"}
+NAMES_KINDS = {"base/core/session_kinds.py", "portal/web/frame/kind_words.py", "base/wire/messages.py"}
 COMPARED = re.compile(rf"""session_type\S*\s*([=!]==?\s*|\]\[value=)["']({"|".join(KINDS)})["']""")
 
 
@@ -176,11 +235,11 @@ def test_nobody_decides_by_the_name_of_a_backend() -> None:
     offenders = [
         f"{shown(path)}:{node.lineno}"
         for path in FILES
-        if room_of(path) not in _MAY_NAME_BACKENDS and shown(path) != "backendai/cluster/capabilities.py"
+        if room_of(path) not in _MAY_NAME_BACKENDS and shown(path) != "backendai/domain/cluster/capabilities.py"
         for node in ast.walk(parsed(path))
         if _names_a_backend(node)
     ]
-    assert not offenders, "ask for a capability (cluster/capabilities.py): " + ", ".join(offenders)
+    assert not offenders, "ask for a capability (domain/cluster/capabilities.py): " + ", ".join(offenders)
     assert _names_a_backend(ast.parse("agent.backend in OTHERS").body[0].value)  # type: ignore[attr-defined]
     assert _names_a_backend(ast.parse("rows.exclude(backend__in=names)").body[0].value)  # type: ignore[attr-defined]
 

@@ -26,9 +26,9 @@ from django.utils.module_loading import import_string
 
 from backendai import asgi
 from backendai.asgi import Threads, application
-from backendai.ops.buffered_responses import BufferedResponses
-from backendai.ops.kept_objects import set_aside_what_stays
-from backendai.ops.routes import serving_at
+from backendai.portal.http.buffered_responses import BufferedResponses
+from backendai.portal.http.garbage_collection import set_aside_what_stays
+from backendai.portal.http.routes import serving_at
 
 MOST_THREADS = 3
 

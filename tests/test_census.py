@@ -22,28 +22,28 @@ from django.urls import URLPattern, URLResolver, get_resolver, resolve
 from django.utils import timezone
 from pytest_django import DjangoDbBlocker
 
-from backendai.accounts.models import AccessToken, Domain, Invitation, Membership, Project, ResourcePolicy, User
-from backendai.accounts.services import Invitee, create_token, get_or_create_project, invite
-from backendai.accounts.services.environments import add_ssh_key, save_dotfile
-from backendai.activity.jobs import start_job
-from backendai.activity.models import AuditEntry, BackgroundJob
-from backendai.activity.refusals import PREFIX
-from backendai.catalog.models import ImageShare, Registry, ResourcePreset
-from backendai.cluster.joining import create_join_token
-from backendai.cluster.models import Agent, Announcement, IdleChecker, JoinToken, SlotType
-from backendai.compute.models import ComputeSession, Kernel, LaunchRecord, UnknownKernel
-from backendai.compute.mount_models import SessionMount
-from backendai.pipelines.models import Run, Task
-from backendai.pipelines.services.creating import RunSpec, create_run
-from backendai.realtime.routing import websocket_urlpatterns
-from backendai.serving.models import Endpoint, EndpointToken
-from backendai.serving.services.endpoints import create_endpoint
-from backendai.serving.services.tokens import create_token as create_endpoint_token
-from backendai.serving.spec import EndpointSpec, RevisionSpec
-from backendai.storage.models import Folder, FolderGrant, StorageHost
-from backendai.storage.services import create_folder, share_folder
-from backendai.templates.models import Template
-from backendai.templates.services.publishing import TemplateWish, create_template
+from backendai.domain.accounts.models import AccessToken, Domain, Invitation, Membership, Project, ResourcePolicy, User
+from backendai.domain.accounts.services import Invitee, create_token, get_or_create_project, invite
+from backendai.domain.accounts.services.environments import add_ssh_key, save_dotfile
+from backendai.domain.activity.jobs import start_job
+from backendai.domain.activity.models import AuditEntry, BackgroundJob
+from backendai.domain.activity.refusals import PREFIX
+from backendai.domain.catalog.models import ImageShare, Registry, ResourcePreset
+from backendai.domain.cluster.joining import create_join_token
+from backendai.domain.cluster.models.groups import Agent, Announcement, IdleChecker, JoinToken, SlotType
+from backendai.domain.compute.models.mounts import SessionMount
+from backendai.domain.compute.models.sessions import ComputeSession, Kernel, LaunchRecord, UnknownKernel
+from backendai.domain.pipelines.models import Run, Task
+from backendai.domain.pipelines.services.creating import RunSpec, create_run
+from backendai.domain.serving.models import Endpoint, EndpointToken
+from backendai.domain.serving.services.endpoints import create_endpoint
+from backendai.domain.serving.services.tokens import create_token as create_endpoint_token
+from backendai.domain.serving.spec import EndpointSpec, RevisionSpec
+from backendai.domain.storage.models import Folder, FolderGrant, StorageHost
+from backendai.domain.storage.services import create_folder, share_folder
+from backendai.domain.templates.models import Template
+from backendai.domain.templates.services.publishing import TemplateWish, create_template
+from backendai.portal.realtime.routing import websocket_urlpatterns
 from tests.api.callers import log_gateway
 from tests.cast import Cast, make_cast
 from tests.factories import make_image, make_running_session

@@ -19,13 +19,13 @@ from django.conf import settings
 from django.test import Client
 from django.utils import timezone
 
-from backendai.accounts.credentials import Credential
-from backendai.accounts.ends import set_active
-from backendai.accounts.models import AccessToken, KeyPair, User
-from backendai.accounts.second_factors import reset_factors
-from backendai.accounts.services import create_token
-from backendai.accounts.services.key_pairs import create_key_pair
-from backendai.appproxy.grants import digest_of
+from backendai.domain.accounts.models import AccessToken, KeyPair, User
+from backendai.domain.accounts.services import create_token
+from backendai.domain.accounts.services.key_pairs import create_key_pair
+from backendai.domain.accounts.sign_in.credentials import Credential
+from backendai.domain.accounts.sign_in.revocation import set_active
+from backendai.domain.accounts.sign_in.second_factors import reset_factors
+from backendai.gates.appproxy.grants import digest_of
 from tests.api.test_key_pairs import signed
 from tests.appproxy.stage import Stage, stage
 from tests.cast import PASSWORD
@@ -62,10 +62,10 @@ TABLE: dict[str, set[str]] = {
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("backendai.realtime.rounds.LOOK_SECONDS", 0.05)
-    monkeypatch.setattr("backendai.gateways.guard.LOOK_SECONDS", 0.05)
-    monkeypatch.setattr("backendai.realtime.guarded.RECHECK_SECONDS", 3600.0)
-    monkeypatch.setattr("backendai.gateways.guard.RECHECK_SECONDS", 3600.0)
+    monkeypatch.setattr("backendai.portal.realtime.rounds.LOOK_SECONDS", 0.05)
+    monkeypatch.setattr("backendai.gates.gateways.guard.LOOK_SECONDS", 0.05)
+    monkeypatch.setattr("backendai.portal.realtime.guarded.RECHECK_SECONDS", 3600.0)
+    monkeypatch.setattr("backendai.gates.gateways.guard.RECHECK_SECONDS", 3600.0)
 
 
 @dataclass

@@ -11,16 +11,16 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from backendai.accounts.models import ResourcePolicy, User
-from backendai.cluster.models import Agent
-from backendai.compute.models import Allocation, ComputeSession, Kernel
-from backendai.compute.services.ending import terminate_session
-from backendai.compute.services.reports import kernel_reported
-from backendai.compute.status import PLACED, Status
-from backendai.controller.loops import schedule_group
-from backendai.core.errors import Conflict
-from backendai.core.slots import Slots, decimal_text, format_amount
-from backendai.wire.messages import KernelState
+from backendai.base.core.errors import Conflict
+from backendai.base.core.slots import Slots, decimal_text, format_amount
+from backendai.base.wire.messages import KernelState
+from backendai.domain.accounts.models import ResourcePolicy, User
+from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.compute.models.sessions import Allocation, ComputeSession, Kernel
+from backendai.domain.compute.services.life.ending import terminate_session
+from backendai.domain.compute.services.life.reports import kernel_reported
+from backendai.domain.compute.status import PLACED, Status
+from backendai.portal.loops.loops import schedule_group
 from tests.api.callers import SESSIONS, Caller
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_session, report_of

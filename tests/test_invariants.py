@@ -14,28 +14,35 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from backendai.accounts.models import Domain, Membership, Project, User
-from backendai.activity.models import AuditEntry
-from backendai.cluster.models import Agent, PassLease, Reachability, ResourceGroup
-from backendai.compute.models import Allocation, ComputeSession, Kernel, KernelLog, SchedulingRecord, UnknownKernel
-from backendai.compute.services.ending import terminate_session
-from backendai.compute.services.reports import kernel_reported
-from backendai.compute.spec import MountRequest, RoleSpec
-from backendai.compute.status import LIVE, TERMINAL, Status
-from backendai.controller import loops
-from backendai.controller.pipelines import run_pipelines
-from backendai.core.errors import Conflict, NotFound, UserError
+from backendai.base.core.errors import Conflict, NotFound, UserError
+from backendai.domain.accounts.models import Domain, Membership, Project, User
+from backendai.domain.activity.models import AuditEntry
+from backendai.domain.cluster.models.groups import Agent, PassLease, Reachability, ResourceGroup
+from backendai.domain.compute.models.sessions import (
+    Allocation,
+    ComputeSession,
+    Kernel,
+    KernelLog,
+    SchedulingRecord,
+    UnknownKernel,
+)
+from backendai.domain.compute.services.life.ending import terminate_session
+from backendai.domain.compute.services.life.reports import kernel_reported
+from backendai.domain.compute.spec import MountRequest, RoleSpec
+from backendai.domain.compute.status import LIVE, TERMINAL, Status
+from backendai.domain.pipelines.models import Run
+from backendai.domain.pipelines.reading import Picture, read_picture
+from backendai.domain.pipelines.services.acting import act
+from backendai.domain.pipelines.services.changing import cancel_run, pause_run, resume_run, retry_failed
+from backendai.domain.pipelines.services.creating import RunSpec, create_run
+from backendai.domain.planning.apply import apply_plan
+from backendai.domain.planning.snapshot import read_snapshot
+from backendai.domain.storage.models import Folder, StorageHost
 from backendai.ops.auditing import World, run_checks
-from backendai.pipelines.models import Run
-from backendai.pipelines.reading import Picture, read_picture
-from backendai.pipelines.services.acting import act
-from backendai.pipelines.services.changing import cancel_run, pause_run, resume_run, retry_failed
-from backendai.pipelines.services.creating import RunSpec, create_run
-from backendai.planning.apply import apply_plan
-from backendai.planning.snapshot import read_snapshot
+from backendai.portal.loops import loops
+from backendai.portal.loops.pipelines import run_pipelines
 from backendai.scheduler.decide import decide
 from backendai.scheduler.snapshot import Snapshot
-from backendai.storage.models import Folder, StorageHost
 from tests.cast import make_cast
 from tests.effort import LONG
 from tests.factories import make_agent, make_image, make_session
@@ -72,8 +79,10 @@ class WholePlatform(RuleBasedStateMachine):
         )
         self.patches = [
             mock.patch("django.utils.timezone.now", lambda: self.platform.now),
-            mock.patch("backendai.wire.broker.hint", self.platform.send),
-            mock.patch("backendai.controller.reachability.door_answers", lambda address: self.platform.is_door_open),
+            mock.patch("backendai.base.wire.broker.hints.hint", self.platform.send),
+            mock.patch(
+                "backendai.portal.loops.repair.reachability.door_answers", lambda address: self.platform.is_door_open
+            ),
         ]
         for patch in self.patches:
             patch.start()

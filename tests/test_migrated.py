@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from django.contrib.contenttypes.models import ContentType
 
-from backendai.accounts.models import User
-from backendai.cluster.models import SlotType
+from backendai.domain.accounts.models import User
+from backendai.domain.cluster.models.groups import SlotType
 from tests import migrated
 from tests.cast import make_cast
 from tests.factories import make_running_session

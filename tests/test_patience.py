@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from backendai.core.slowness import Measure
+from backendai.base.process.slowness import Measure
 from tests import patience
 from tests.patience import factor, patient, until
 from tests.slow_machines import QUIET

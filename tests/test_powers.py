@@ -12,34 +12,34 @@ from django.conf import LazySettings
 from django.test import Client
 from django.utils import timezone
 
-from backendai.accounts.credentials import Credential, user_by
-from backendai.accounts.ends import set_active
-from backendai.accounts.models import Membership, User
-from backendai.accounts.powers import POWERS, powers_of
-from backendai.accounts.services import create_token, digest_of
-from backendai.accounts.services.environments import add_ssh_key
-from backendai.accounts.services.invitations import Invitee, invite, open_invitation
-from backendai.accounts.services.key_pairs import create_key_pair
-from backendai.activity.models import AuditEntry
-from backendai.appproxy.file_grants import open_files_by, redeem_file_code
-from backendai.appproxy.grants import open_by, redeem
-from backendai.cluster.site import change_site
-from backendai.compute.models import ComputeSession
-from backendai.compute.services.apps import host_of, make_entry
-from backendai.compute.services.public_apps import open_to_everybody, public_app_at
-from backendai.compute.spec import SessionSpec
-from backendai.controller.overdue_waits import cancel_of_deactivated
-from backendai.controller.pipelines import run_pipelines
-from backendai.core.errors import UserError
-from backendai.gateways.ssh_access import key_of
-from backendai.gateways.targets import Denied
-from backendai.pipelines.services.creating import array_of, create_run
-from backendai.serving.endpoint_table import read_table
-from backendai.serving.services.tokens import create_token as create_endpoint_token
-from backendai.sshgate.entrances import entrance_for
-from backendai.storage.file_origins import file_host, make_file_entry
-from backendai.storage.models import Folder, StorageHost
-from backendai.storage.status import FolderStatus
+from backendai.base.core.errors import UserError
+from backendai.domain.accounts.models import Membership, User
+from backendai.domain.accounts.powers import POWERS, powers_of
+from backendai.domain.accounts.services import create_token, digest_of
+from backendai.domain.accounts.services.environments import add_ssh_key
+from backendai.domain.accounts.services.invitations import Invitee, invite, open_invitation
+from backendai.domain.accounts.services.key_pairs import create_key_pair
+from backendai.domain.accounts.sign_in.credentials import Credential, user_by
+from backendai.domain.accounts.sign_in.revocation import set_active
+from backendai.domain.activity.models import AuditEntry
+from backendai.domain.cluster.site import change_site
+from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.services.apps.of_session import host_of, make_entry
+from backendai.domain.compute.services.apps.public import open_to_everybody, public_app_at
+from backendai.domain.compute.spec import SessionSpec
+from backendai.domain.pipelines.services.creating import array_of, create_run
+from backendai.domain.serving.endpoint_table import read_table
+from backendai.domain.serving.services.tokens import create_token as create_endpoint_token
+from backendai.domain.storage.file_origins import file_host, make_file_entry
+from backendai.domain.storage.models import Folder, StorageHost
+from backendai.domain.storage.status import FolderStatus
+from backendai.gates.appproxy.file_grants import open_files_by, redeem_file_code
+from backendai.gates.appproxy.grants import open_by, redeem
+from backendai.gates.gateways.ssh_access import key_of
+from backendai.gates.gateways.targets import Denied
+from backendai.gates.sshgate.entrances import entrance_for
+from backendai.portal.loops.pipelines import run_pipelines
+from backendai.portal.loops.repair.overdue_waits import cancel_of_deactivated
 from tests.cast import PASSWORD, Cast
 from tests.factories import make_image, make_running_session, make_session
 from tests.serving.world import make_endpoint

@@ -15,11 +15,11 @@ from asgiref.sync import sync_to_async
 from django.test import Client
 from django.urls import reverse
 
-from backendai.accounts.models import User
-from backendai.accounts.services import create_person
-from backendai.cluster.models import Agent
-from backendai.realtime.routing import websocket_urlpatterns
-from backendai.storage.models import FolderGrant
+from backendai.domain.accounts.models import User
+from backendai.domain.accounts.services import create_person
+from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.storage.models import FolderGrant
+from backendai.portal.realtime.routing import websocket_urlpatterns
 from tests.cast import PASSWORD, Cast
 from tests.realtime.sockets import fake_gateway, page, socket
 from tests.test_census import PRIVATE_NAME, PRIVATE_OUTPUT, TABLE, Policy, World, made_world

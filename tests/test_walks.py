@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from backendai.compute.services.create import launch_session
-from backendai.compute.services.reports import kernel_reported
-from backendai.compute.spec import SessionSpec
-from backendai.wire.messages import KernelState
+from backendai.base.wire.messages import KernelState
+from backendai.domain.compute.services.launching.create import launch_session
+from backendai.domain.compute.services.life.reports import kernel_reported
+from backendai.domain.compute.spec import SessionSpec
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image, make_running_session, report_of
 from tests.test_architecture import FRAME, MAY_IMPORT

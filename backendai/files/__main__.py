@@ -5,7 +5,7 @@ import os
 import sys
 from argparse import ArgumentParser
 
-from backendai.core.errors import UserError
+from backendai.base.core.errors import UserError
 from backendai.files.process import add_arguments, run
 
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")

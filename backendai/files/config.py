@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from backendai.core.errors import UserError
+from backendai.base.core.errors import UserError
 
 DEFAULT_BIND = "127.0.0.1:8093"
 KEY_FILE = "file-server.json"  # in the data folder of bin/up; deployment and public key are not secret

@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from backendai.core.storage_layout import Marker, StorageMissing, read_marker
+from backendai.base.paths.storage_layout import Marker, StorageMissing, read_marker
 from backendai.files.owner import acting_as
 from backendai.files.refusals import StorageSilent
 from backendai.files.workers import Call, Workers

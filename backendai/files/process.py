@@ -11,11 +11,11 @@ from typing import Any
 
 import uvloop
 
-from backendai.core.errors import UserError
-from backendai.core.open_files import raise_open_files
-from backendai.core.storage_layout import MARKER, Marker, StorageMissing, read_marker, write_marker
+from backendai.base.core.errors import UserError
+from backendai.base.paths.storage_layout import MARKER, Marker, StorageMissing, read_marker, write_marker
+from backendai.base.process.open_files import raise_open_files
 from backendai.files.config import FilesSettings, read_settings
-from backendai.files.server import serve
+from backendai.files.http.server import serve
 
 logger = logging.getLogger(__name__)
 

@@ -6,9 +6,9 @@ import errno
 import os
 from typing import Any
 
-from backendai.core.errors import UserError
-from backendai.core.messages import Message
-from backendai.core.storage_layout import StorageMissing
+from backendai.base.core.errors import UserError
+from backendai.base.core.messages import Message
+from backendai.base.paths.storage_layout import StorageMissing
 
 _BY_ERRNO: dict[int, tuple[int, str, str]] = {
     errno.ENOENT: (404, "not-found", Message("There is nothing at this path.")),

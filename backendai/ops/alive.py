@@ -20,11 +20,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from backendai.agent.config import read_settings
-from backendai.agent.credentials import load_address
-from backendai.core.errors import BackendAIError
-from backendai.core.listeners import in_url, reached_at
-from backendai.ops.gate_check import connect
+from backendai.agent.settings.config import read_settings
+from backendai.agent.settings.credentials import load_address
+from backendai.base.core.errors import BackendAIError
+from backendai.base.process.listeners import in_url, reached_at
+from backendai.ops.tools.gate_check import connect
 
 BEAT_MARK = "beat.alive"
 _BEAT_SECONDS = 15.0  # it ticks every two

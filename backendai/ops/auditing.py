@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from backendai.compute.auditing import CHECKS as OF_SESSIONS
-from backendai.compute.auditing import Check, ObservedContainer, World, violations_of
-from backendai.pipelines.auditing import RUN_CHECKS
-from backendai.serving.auditing import SERVING_CHECKS
+from backendai.domain.compute.auditing import CHECKS as OF_SESSIONS
+from backendai.domain.compute.auditing import Check, ObservedContainer, World, violations_of
+from backendai.domain.pipelines.auditing import RUN_CHECKS
+from backendai.domain.serving.auditing import SERVING_CHECKS
 
 __all__ = ["CHECKS", "Check", "ObservedContainer", "World", "run_checks"]
 

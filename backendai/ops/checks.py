@@ -13,11 +13,11 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning, register
 
-from backendai.accounts.claims import wrong_mapping
-from backendai.cluster.app_domains import holds, is_domain, portal_names, shares_site
-from backendai.compute.services.logs import LARGEST
-from backendai.gateways.site_keys import host_key
-from backendai.wire.cluster_network import most_networks
+from backendai.base.wire.cluster_network import most_networks
+from backendai.domain.accounts.claims import wrong_mapping
+from backendai.domain.cluster.app_domains import holds, is_domain, portal_names, shares_site
+from backendai.domain.compute.services.records.logs import LARGEST
+from backendai.gates.gateways.site_keys import host_key
 
 SETTINGS = "settings"  # the tag of the checks that are made before a start, too
 

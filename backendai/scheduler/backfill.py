@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
 
-from backendai.core.slots import Slots
-from backendai.scheduler.agent_states import AgentState, AgentStates
+from backendai.base.core.slots import Slots
+from backendai.scheduler.capacity.agent_states import AgentState, AgentStates
+from backendai.scheduler.capacity.devices import Shares, is_fractional, is_unique
 from backendai.scheduler.choose import Allocation
 from backendai.scheduler.demand import Demand, Request
-from backendai.scheduler.devices import Shares, is_fractional, is_unique
+from backendai.scheduler.explaining.shortfall import Refusal
 from backendai.scheduler.place import place
-from backendai.scheduler.shortfall import Refusal
 from backendai.scheduler.snapshot import AgentView, RunningView, SessionView
 
 _Kept = tuple[AgentState, Request, list[Shares]]

@@ -14,11 +14,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
-from backendai.scheduler.agent_state import NO_SHARES, AgentState
-from backendai.scheduler.agent_states import AgentStates
-from backendai.scheduler.buckets import BLOCK, Bucket
+from backendai.scheduler.capacity.agent_state import NO_SHARES, AgentState
+from backendai.scheduler.capacity.agent_states import AgentStates
+from backendai.scheduler.capacity.buckets import BLOCK, Bucket
+from backendai.scheduler.capacity.devices import Shares
 from backendai.scheduler.demand import Request
-from backendai.scheduler.devices import Shares
 from backendai.scheduler.launches import Affinity
 from backendai.scheduler.plan import new_tuple
 from backendai.scheduler.selection import Entry

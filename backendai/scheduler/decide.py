@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from backendai.scheduler.explaining.shortfall import Refusal
 from backendai.scheduler.plan import Plan
 from backendai.scheduler.progress import Progress, Shape
 from backendai.scheduler.queueing import Queue
 from backendai.scheduler.sequence import turns
-from backendai.scheduler.shortfall import Refusal
 from backendai.scheduler.snapshot import SessionView, Snapshot
 from backendai.scheduler.strategies import check_rules, sequence_named
 

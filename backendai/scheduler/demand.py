@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import Any
 from uuid import UUID
 
-from backendai.core.slots import Slots
-from backendai.scheduler.devices import KernelDevices, flaw_of
+from backendai.base.core.slots import Slots
+from backendai.scheduler.capacity.devices import KernelDevices, flaw_of
 from backendai.scheduler.plan import Reason
 from backendai.scheduler.rank import ORDINARY
 from backendai.scheduler.snapshot import KernelView, SessionView, StorageNeed

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from backendai.core.messages import Message
-from backendai.core.slots import decimal_text, slot_in_words
+from backendai.base.core.messages import Message
+from backendai.base.core.slots import decimal_text, slot_in_words
+from backendai.scheduler.capacity.feasible import broken_devices
 from backendai.scheduler.demand import architectures_of
-from backendai.scheduler.feasible import broken_devices
 from backendai.scheduler.limits import Amounts, Limits
 from backendai.scheduler.plan import Reason
 from backendai.scheduler.snapshot import AgentView, Dependency, DependencyState, SessionView, Snapshot

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from backendai.scheduler.agent_state import AgentState
+from backendai.scheduler.capacity.agent_state import AgentState
 from backendai.scheduler.snapshot import AgentView, SessionView
 
 _NONE: Mapping[int, int] = {}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import inf
 
-from backendai.core.messages import Message
-from backendai.core.slots import amount_in_words, decimal_text, format_amount
+from backendai.base.core.messages import Message
+from backendai.base.core.slots import amount_in_words, decimal_text, format_amount
 from backendai.scheduler.plan import Reason
 from backendai.scheduler.snapshot import Holder, LimitView, Networks
 

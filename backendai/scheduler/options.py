@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from backendai.core.messages import Message
+from backendai.base.core.messages import Message
 
 Kind = Literal["integer", "number", "boolean", "text"]
 

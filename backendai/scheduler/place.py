@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from backendai.scheduler.agent_states import AgentStates
+from backendai.scheduler.capacity.agent_states import AgentStates
 from backendai.scheduler.choose import Allocation, best
 from backendai.scheduler.demand import Demand, Request, architectures_of, request_of_all
+from backendai.scheduler.explaining.shortfall import Refusal, refusal_of
 from backendai.scheduler.launches import launch_of
 from backendai.scheduler.plan import DeviceShares, Pass, Placement, Step, new_tuple
-from backendai.scheduler.shortfall import Refusal, refusal_of
 from backendai.scheduler.snapshot import SessionView
 
 _NO_DEVICES: dict[UUID, DeviceShares] = {}

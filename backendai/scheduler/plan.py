@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
-from backendai.core.messages import Message
+from backendai.base.core.messages import Message
 
 
 @dataclass(frozen=True, slots=True)

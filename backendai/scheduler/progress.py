@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from backendai.scheduler.agent_states import AgentStates
+from backendai.scheduler.capacity.agent_states import AgentStates
 from backendai.scheduler.choose import Allocation
 from backendai.scheduler.demand import DemandKey, demand_keys, demand_of
+from backendai.scheduler.explaining.outlook import Kind, kinds_of, no_designated_agent, outlook
+from backendai.scheduler.explaining.shortfall import Refusal, passed_steps
+from backendai.scheduler.explaining.trace import QUEUE_PASSED, at_agents, at_capacity, at_gate
 from backendai.scheduler.gates import closed_for_all, closed_for_one, context_of, free_of_gates, needs_network
 from backendai.scheduler.limits import Limits
-from backendai.scheduler.outlook import Kind, kinds_of, no_designated_agent, outlook
 from backendai.scheduler.place import place, placement_of
 from backendai.scheduler.plan import Pass, Placement, Plan, Reason, Step, Wait, new_tuple
 from backendai.scheduler.sequence import UserHoldings
-from backendai.scheduler.shortfall import Refusal, passed_steps
 from backendai.scheduler.snapshot import SessionView, Snapshot
-from backendai.scheduler.trace import QUEUE_PASSED, at_agents, at_capacity, at_gate
 
 LACKS_ROOM = frozenset({"insufficient-resources", "too-many-kernels", "fragmented"})
 

@@ -15,17 +15,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 
-from backendai.core.messages import Message
+from backendai.base.core.messages import Message
 from backendai.scheduler.backfill import Reservation, Start, earliest_start, reserve, reserve_anywhere
+from backendai.scheduler.capacity.feasible import describe_request
 from backendai.scheduler.choose import Allocation
-from backendai.scheduler.feasible import describe_request
+from backendai.scheduler.explaining.shortfall import Refusal
+from backendai.scheduler.explaining.trace import at_agents, at_queue
 from backendai.scheduler.place import place
 from backendai.scheduler.plan import Reason
 from backendai.scheduler.progress import Progress, Shape
 from backendai.scheduler.sequence import Sequence, may_be_passed
-from backendai.scheduler.shortfall import Refusal
 from backendai.scheduler.snapshot import RunningView, SessionView, Snapshot
-from backendai.scheduler.trace import at_agents, at_queue
 
 
 class Queue:

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from backendai.scheduler.capacity.packing import Packing
 from backendai.scheduler.options import Option
-from backendai.scheduler.packing import Packing
 
 Entry = Any  # an integer or a tuple of integers, of one kind within a ranking; ends with the agent's place by name
 

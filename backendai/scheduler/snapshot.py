@@ -10,8 +10,8 @@ from operator import attrgetter
 from typing import NamedTuple
 from uuid import UUID
 
-from backendai.core.session_kinds import KINDS, USUAL_KIND
-from backendai.core.slots import Slots
+from backendai.base.core.session_kinds import KINDS, USUAL_KIND
+from backendai.base.core.slots import Slots
 
 SLOT_ORDER = ("cuda.device", "cuda.shares", "rocm.device", "cpu", "mem")
 _NOTHING = Slots()

@@ -1,5 +1,5 @@
 """Settings of compute nodes and file servers: no database, no models, no secret of the portal. What differs between
-them is read by ``backendai.agent.config`` and ``backendai.files.config``."""
+them is read by ``backendai.agent.settings.config`` and ``backendai.files.config``."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import environ
 from csp.constants import NONE, SELF
 from django.utils.translation import gettext_lazy
 
-from backendai.ops.routes import LARGEST_BODY
+from backendai.portal.http.routes import LARGEST_BODY
 from backendai.settings import environment as told
 from backendai.settings.secret_store import load_secrets
 
@@ -87,45 +87,45 @@ INSTALLED_APPS = [
     "allauth.mfa",
     "allauth.socialaccount",
     "allauth.socialaccount.providers.openid_connect",
-    "backendai.activity",
-    "backendai.accounts",
-    "backendai.cluster",
-    "backendai.catalog",
-    "backendai.storage",
-    "backendai.compute",
-    "backendai.templates",
-    "backendai.usage",
-    "backendai.planning",
-    "backendai.serving",
-    "backendai.pipelines",
-    "backendai.controller",
-    "backendai.api",
-    "backendai.web",
-    "backendai.realtime",
-    "backendai.appproxy",
-    "backendai.sshgate",
+    "backendai.domain.activity",
+    "backendai.domain.accounts",
+    "backendai.domain.cluster",
+    "backendai.domain.catalog",
+    "backendai.domain.storage",
+    "backendai.domain.compute",
+    "backendai.domain.templates",
+    "backendai.domain.usage",
+    "backendai.domain.planning",
+    "backendai.domain.serving",
+    "backendai.domain.pipelines",
+    "backendai.portal.loops",
+    "backendai.portal.api",
+    "backendai.portal.web",
+    "backendai.portal.realtime",
+    "backendai.gates.appproxy",
+    "backendai.gates.sshgate",
     "backendai.files",
     "backendai.ops",
 ]
 MIDDLEWARE = [
-    "backendai.ops.request_ids.identify_requests",
-    "backendai.ops.database_away.AnswerWhileAway",
-    "backendai.ops.null_bytes.RefuseNullBytes",
-    "backendai.ops.app_hosts.RefuseAppHosts",
-    "backendai.cluster.per_request.keep_for_request",
+    "backendai.portal.http.request_ids.identify_requests",
+    "backendai.portal.http.database_away.AnswerWhileAway",
+    "backendai.portal.http.null_bytes.RefuseNullBytes",
+    "backendai.ops.run.app_hosts.RefuseAppHosts",
+    "backendai.base.db.per_request.keep_for_request",
     "django.middleware.security.SecurityMiddleware",
-    "backendai.ops.static_files.serve_files",
+    "backendai.portal.http.static_files.serve_files",
     "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
-    "backendai.ops.refusals.audit_refusals",
-    "backendai.web.language.Language",
-    "backendai.web.page_rates.LimitPages",
+    "backendai.portal.http.refusals.audit_refusals",
+    "backendai.portal.web.frame.language.Language",
+    "backendai.portal.web.frame.page_rates.LimitPages",
     "django.contrib.messages.middleware.MessageMiddleware",
     "allauth.account.middleware.AccountMiddleware",
-    "backendai.web.second_factor_gate.gate",
+    "backendai.portal.web.sign_in.second_factor_gate.gate",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
 ]
@@ -139,7 +139,7 @@ TEMPLATES = [
         "OPTIONS": {
             "loaders": [
                 (
-                    "backendai.web.constant_parts.Loader",
+                    "backendai.portal.web.frame.constant_parts.Loader",
                     [
                         "django.template.loaders.filesystem.Loader",
                         "django.template.loaders.app_directories.Loader",
@@ -154,7 +154,7 @@ TEMPLATES = [
         },
     }
 ]
-FORM_RENDERER = "backendai.web.quick_widgets.QuickWidgets"
+FORM_RENDERER = "backendai.portal.web.frame.quick_widgets.QuickWidgets"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 # -- database ----------------------------------------------------------------------------------------------------------
@@ -289,17 +289,17 @@ DEFAULT_FROM_EMAIL = told.text("BACKENDAI_EMAIL_FROM", "portal@localhost")
 # -- REST --------------------------------------------------------------------------------------------------------------
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
-        "backendai.api.authentication.BearerAuthentication",
-        "backendai.api.authentication.SignatureAuthentication",
+        "backendai.portal.api.frame.authentication.BearerAuthentication",
+        "backendai.portal.api.frame.authentication.SignatureAuthentication",
         "rest_framework.authentication.SessionAuthentication",
     ],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
-    "DEFAULT_THROTTLE_CLASSES": ["backendai.api.throttling.PersonalRate"],
+    "DEFAULT_THROTTLE_CLASSES": ["backendai.portal.api.frame.throttling.PersonalRate"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["backendai.api.parsing.StrictJSONParser"],
+    "DEFAULT_PARSER_CLASSES": ["backendai.portal.api.frame.parsing.StrictJSONParser"],
     "DEFAULT_FILTER_BACKENDS": ["django_filters.rest_framework.DjangoFilterBackend"],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
-    "EXCEPTION_HANDLER": "backendai.api.errors.handle_exception",
+    "EXCEPTION_HANDLER": "backendai.portal.api.frame.errors.handle_exception",
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
     "TEST_REQUEST_DEFAULT_FORMAT": "json",
 }
@@ -314,11 +314,11 @@ SPECTACULAR_SETTINGS = {
     "REDOC_DIST": "SIDECAR",
     "COMPONENT_SPLIT_REQUEST": True,
     "ENUM_NAME_OVERRIDES": {
-        "UserRole": "backendai.accounts.models.User.Role",
-        "MemberRole": "backendai.accounts.models.Membership.Role",
-        "IdleCheckerKind": "backendai.cluster.models.IdleChecker.Kind",
-        "TemplateScope": "backendai.templates.models.Template.Scope",
-        "InvitationState": "backendai.accounts.models.Invitation.State",
+        "UserRole": "backendai.domain.accounts.models.User.Role",
+        "MemberRole": "backendai.domain.accounts.models.Membership.Role",
+        "IdleCheckerKind": "backendai.domain.cluster.models.groups.IdleChecker.Kind",
+        "TemplateScope": "backendai.domain.templates.models.Template.Scope",
+        "InvitationState": "backendai.domain.accounts.models.Invitation.State",
     },
 }
 
@@ -343,7 +343,7 @@ LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s%(request_part)s"}},
-    "filters": {"request": {"()": "backendai.ops.request_ids.AddRequestId"}},
+    "filters": {"request": {"()": "backendai.portal.http.request_ids.AddRequestId"}},
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["request"]}},
     "root": {"handlers": ["console"], "level": told.choice("BACKENDAI_LOG_LEVEL", told.LOG_LEVELS, "INFO")},
     "loggers": {

@@ -9,7 +9,7 @@ import tempfile
 import uuid
 from pathlib import Path
 
-from backendai.wire.tickets import new_private_key
+from backendai.base.wire.tickets import new_private_key
 
 
 def load_secrets(path: Path) -> dict[str, str]:

@@ -16,7 +16,7 @@ def _mapping(text: str) -> Any:
         return text
 
 
-AUTHENTICATION_BACKENDS = ["backendai.accounts.authentication.PatientBackend"]
+AUTHENTICATION_BACKENDS = ["backendai.domain.accounts.sign_in.authentication.PatientBackend"]
 LOGIN_URL = "web:login"
 LOGIN_REDIRECT_URL = "web:sessions"
 LOGOUT_REDIRECT_URL = "web:login"
@@ -26,29 +26,29 @@ PROXIES = told.words("BACKENDAI_PROXIES")  # whose X-Forwarded-For is believed: 
 REQUIRE_MFA = told.text("BACKENDAI_REQUIRE_MFA", "none")
 
 # -- django-allauth: one name (the e-mail address), no mails, attempts counted in our database -------------------------
-ACCOUNT_ADAPTER = "backendai.accounts.adapters.PortalAdapter"
+ACCOUNT_ADAPTER = "backendai.domain.accounts.sign_in.adapters.PortalAdapter"
 ACCOUNT_LOGIN_METHODS = {"email"}
 ACCOUNT_USER_MODEL_USERNAME_FIELD = None
 ACCOUNT_SIGNUP_FIELDS = ["email*", "password1*"]
 ACCOUNT_EMAIL_VERIFICATION = "none"
 ACCOUNT_RATE_LIMITS = False
 ACCOUNT_SESSION_REMEMBER = True
-ACCOUNT_FORMS = {"login": "backendai.web.sign_in_forms.LoginForm"}
+ACCOUNT_FORMS = {"login": "backendai.portal.web.sign_in.forms.LoginForm"}
 
-MFA_ADAPTER = "backendai.accounts.adapters.PortalFactors"
+MFA_ADAPTER = "backendai.domain.accounts.sign_in.adapters.PortalFactors"
 MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
 MFA_PASSKEY_LOGIN_ENABLED = True
 MFA_RATE_LIMITS = False
 MFA_TOTP_ISSUER = "Backend.AI"
 MFA_TOTP_TOLERANCE = 1  # clocks of telephones are late at times
 MFA_FORMS = {
-    "authenticate": "backendai.web.sign_in_forms.CodeForm",
-    "reauthenticate": "backendai.web.sign_in_forms.CodeAgainForm",
-    "activate_totp": "backendai.web.sign_in_forms.FirstCodeForm",
-    "add_webauthn": "backendai.web.sign_in_forms.PasskeyForm",
-    "login_webauthn": "backendai.web.sign_in_forms.PasskeyLoginForm",
-    "authenticate_webauthn": "backendai.web.sign_in_forms.PasskeyStepForm",
-    "reauthenticate_webauthn": "backendai.web.sign_in_forms.PasskeyAgainForm",
+    "authenticate": "backendai.portal.web.sign_in.forms.CodeForm",
+    "reauthenticate": "backendai.portal.web.sign_in.forms.CodeAgainForm",
+    "activate_totp": "backendai.portal.web.sign_in.forms.FirstCodeForm",
+    "add_webauthn": "backendai.portal.web.sign_in.forms.PasskeyForm",
+    "login_webauthn": "backendai.portal.web.sign_in.forms.PasskeyLoginForm",
+    "authenticate_webauthn": "backendai.portal.web.sign_in.forms.PasskeyStepForm",
+    "reauthenticate_webauthn": "backendai.portal.web.sign_in.forms.PasskeyAgainForm",
 }
 
 # -- OpenID Connect ----------------------------------------------------------------------------------------------------
@@ -61,7 +61,7 @@ OIDC_MAPPING = _mapping(told.text("BACKENDAI_OIDC_MAPPING"))
 OIDC_LINK_BY_EMAIL = told.switch("BACKENDAI_OIDC_LINK_BY_EMAIL")
 OIDC_PROVIDER_ID = "sso"
 
-SOCIALACCOUNT_ADAPTER = "backendai.web.single_sign_on.PortalIdentities"
+SOCIALACCOUNT_ADAPTER = "backendai.portal.web.sign_in.single_sign_on.PortalIdentities"
 SOCIALACCOUNT_EMAIL_VERIFICATION = "none"
 SOCIALACCOUNT_STORE_TOKENS = False
 # The content security policy lets forms go to our own origin only, so the way out is a link. What comes back is bound

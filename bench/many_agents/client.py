@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import ValidationError
 
-from backendai.agent.portal import PortalClient, PortalUnreachable
+from backendai.agent.portal.client import PortalClient, PortalUnreachable
 from bench.many_agents.messages import FleetDown, FleetUp
 
 _SECONDS = 60.0

@@ -18,14 +18,14 @@ from uuid import UUID
 
 from backendai.agent.accelerators.inventory import Accelerators
 from backendai.agent.backends.abilities import capabilities_with
-from backendai.agent.backends.simulated import SimulatedBackend
-from backendai.agent.portal import PortalRefused, PortalUnreachable
-from backendai.agent.roster import Roster
-from backendai.agent.usage import UsageSampler
-from backendai.core.slots import MILLI, Slots
-from backendai.core.version import VERSION
-from backendai.wire.capabilities import Capability
-from backendai.wire.messages import SyncUp
+from backendai.agent.backends.simulated.backend import SimulatedBackend
+from backendai.agent.kernel_index import Roster
+from backendai.agent.loop.usage import UsageSampler
+from backendai.agent.portal.client import PortalRefused, PortalUnreachable
+from backendai.base.core.slots import MILLI, Slots
+from backendai.base.core.version import VERSION
+from backendai.base.wire.capabilities import Capability
+from backendai.base.wire.messages import SyncUp
 from bench.many_agents.client import FleetClient
 from bench.many_agents.messages import FleetAnswer, FleetNode, FleetUp
 from bench.many_agents.node import SimulatedNode

@@ -12,9 +12,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from backendai.agent.portal import PortalClient, PortalRefused, PortalUnreachable
-from backendai.core.errors import UserError
-from backendai.wire.messages import JoinDown, JoinUp
+from backendai.agent.portal.client import PortalClient, PortalRefused, PortalUnreachable
+from backendai.base.core.errors import UserError
+from backendai.base.wire.messages import JoinDown, JoinUp
 
 logger = logging.getLogger(__name__)
 

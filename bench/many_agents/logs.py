@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from backendai.cluster.models import Agent
-from backendai.compute.models import Kernel, KernelLog
-from backendai.compute.services.bulk import among
+from backendai.base.db.bulk import among
+from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.compute.models.sessions import Kernel, KernelLog
 from bench.many_agents.messages import KernelLogTail
 
 

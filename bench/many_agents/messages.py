@@ -6,8 +6,8 @@ from uuid import UUID
 
 from pydantic import Field, field_validator
 
-from backendai.wire.fields import Message, Order
-from backendai.wire.messages import PROTOCOL, KernelReport, KernelSpec, StopOrder, SyncDown, SyncUp
+from backendai.base.wire.fields import Message, Order
+from backendai.base.wire.messages import PROTOCOL, KernelReport, KernelSpec, StopOrder, SyncDown, SyncUp
 
 FLEET_WORDS = 64  # of one node in one call: words about one kernel are taken in one after the other
 

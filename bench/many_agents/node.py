@@ -11,13 +11,13 @@ from itertools import islice
 from uuid import UUID
 
 from backendai.agent.backends.base import BackendError, Ended
-from backendai.agent.backends.simulated import SimulatedBackend
-from backendai.agent.backends.simulated_kernel import SimulatedKernel
-from backendai.agent.reconcile import Reconciler
-from backendai.agent.roster import Roster
-from backendai.agent.usage import UsageSampler
-from backendai.wire.messages import KernelReport, KernelSighting, KernelSpec, KernelState, StopOrder, SyncUp
-from backendai.wire.usage import UsageReport
+from backendai.agent.backends.simulated.backend import SimulatedBackend
+from backendai.agent.backends.simulated.kernel import SimulatedKernel
+from backendai.agent.kernel_index import Roster
+from backendai.agent.loop.reconcile import Reconciler
+from backendai.agent.loop.usage import UsageSampler
+from backendai.base.wire.messages import KernelReport, KernelSighting, KernelSpec, KernelState, StopOrder, SyncUp
+from backendai.base.wire.usage import UsageReport
 from bench.many_agents.messages import FLEET_WORDS, FleetAnswer, FleetNode, KernelLogTail
 
 logger = logging.getLogger(__name__)

@@ -19,19 +19,19 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_http_methods
 from pydantic import ValidationError
 
-from backendai.catalog.services import record_images_of
-from backendai.cluster.models import Agent
-from backendai.cluster.services import agent_of_token, agents_of_tokens, hold_back, note_refused, record_syncs
-from backendai.compute.services.node_view import WorkRequest, work_for_each
-from backendai.compute.services.reports import ReceivedReport, Verdict, kernels_reported
-from backendai.compute.services.unknown_kernels import note_unknown
-from backendai.controller.node_limits import is_too_much, too_fast
-from backendai.controller.usage import take_usage
-from backendai.core.errors import UserError
-from backendai.storage.host_reports import record_host_reports
-from backendai.wire.broker import hint
-from backendai.wire.messages import SyncUp
-from backendai.wire.queues import CONTROL_QUEUE
+from backendai.base.core.errors import UserError
+from backendai.base.wire.broker.hints import hint
+from backendai.base.wire.broker.queues import CONTROL_QUEUE
+from backendai.base.wire.messages import SyncUp
+from backendai.domain.catalog.services import record_images_of
+from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.cluster.services import agent_of_token, agents_of_tokens, hold_back, note_refused, record_syncs
+from backendai.domain.compute.services.agents.node_view import WorkRequest, work_for_each
+from backendai.domain.compute.services.agents.unknown_kernels import note_unknown
+from backendai.domain.compute.services.life.reports import ReceivedReport, Verdict, kernels_reported
+from backendai.domain.storage.host_reports import record_host_reports
+from backendai.portal.agents.limits import is_too_much, too_fast
+from backendai.portal.agents.usage import take_usage
 from bench.many_agents.logs import pack_logs, save_logs
 from bench.many_agents.messages import FleetAnswer, FleetDown, FleetNode, FleetUp
 

@@ -12,14 +12,14 @@ from collections.abc import Mapping
 from types import FrameType
 from typing import Any
 
-from backendai.agent.backends.simulated import SimulatedBackend, SimulatedDurations
-from backendai.agent.config import NodeSettings, read_settings
-from backendai.agent.credentials import lock_data
-from backendai.agent.gateway import Gateway, GatewayView
-from backendai.agent.gateway_thread import GatewayThread, listen, public_url
-from backendai.agent.roster import Roster
-from backendai.core.errors import BackendAIError, UserError
-from backendai.core.slots import Slots
+from backendai.agent.backends.simulated.backend import SimulatedBackend, SimulatedDurations
+from backendai.agent.gateway.server import Gateway, GatewayView
+from backendai.agent.gateway.thread import GatewayThread, listen, public_url
+from backendai.agent.kernel_index import Roster
+from backendai.agent.settings.config import NodeSettings, read_settings
+from backendai.agent.settings.credentials import lock_data
+from backendai.base.core.errors import BackendAIError, UserError
+from backendai.base.core.slots import Slots
 from bench.many_agents.client import FleetClient
 from bench.many_agents.fleet import INTERVAL, Fleet
 from bench.many_agents.joining import FleetCredentials, ensure_fleet_joined, node_names

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from django.core.exceptions import ValidationError
 
-from backendai.accounts.amounts_field import AmountsField
-from backendai.accounts.policy_rules import clean_amounts
-from backendai.core.errors import UserError
+from backendai.base.core.errors import UserError
+from backendai.domain.accounts.policies.amounts_field import AmountsField
+from backendai.domain.accounts.policies.rules import clean_amounts
 
 
 def test_every_fault_is_told_at_once() -> None:

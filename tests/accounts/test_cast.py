@@ -8,8 +8,8 @@ import pytest
 from django.apps import apps
 from django.db import transaction
 
-from backendai.accounts.models import User
-from backendai.accounts.services import create_person, get_or_create_project
+from backendai.domain.accounts.models import User
+from backendai.domain.accounts.services import create_person, get_or_create_project
 from tests.cast import PASSWORD, make_cast
 
 # What differs from one writing to the next.

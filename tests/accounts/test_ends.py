@@ -10,13 +10,13 @@ from django.test import Client
 from django.utils import timezone
 from django.utils.crypto import salted_hmac
 
-from backendai.accounts.credentials import Credential, fingerprints_of, user_by
-from backendai.accounts.ends import end_logins, set_active
-from backendai.accounts.models import AccessToken, Login, User
-from backendai.accounts.services import create_token
-from backendai.accounts.services.key_pairs import create_key_pair
-from backendai.activity.models import AuditEntry
-from backendai.core.errors import Conflict
+from backendai.base.core.errors import Conflict
+from backendai.domain.accounts.models import AccessToken, Login, User
+from backendai.domain.accounts.services import create_token
+from backendai.domain.accounts.services.key_pairs import create_key_pair
+from backendai.domain.accounts.sign_in.credentials import Credential, fingerprints_of, user_by
+from backendai.domain.accounts.sign_in.revocation import end_logins, set_active
+from backendai.domain.activity.models import AuditEntry
 from tests.cast import Cast
 
 pytestmark = [pytest.mark.django_db, pytest.mark.postgres]

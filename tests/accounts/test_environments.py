@@ -11,9 +11,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key as rsa_key
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from backendai.accounts.homes import Home, Residents, homes_of
-from backendai.accounts.models import BootstrapScript, Dotfile, SshKey, User
-from backendai.accounts.services.environments import (
+from backendai.base.core.errors import Conflict, NotAllowed, NotFound, UserError
+from backendai.domain.accounts.homes import Home, Residents, homes_of
+from backendai.domain.accounts.models import BootstrapScript, Dotfile, SshKey, User
+from backendai.domain.accounts.services.environments import (
     MOST_BYTES,
     MOST_DOTFILES,
     MOST_SSH_KEYS,
@@ -24,9 +25,8 @@ from backendai.accounts.services.environments import (
     save_dotfile,
     set_bootstrap_script,
 )
-from backendai.accounts.ssh_keys import read_public_key
-from backendai.activity.models import AuditEntry
-from backendai.core.errors import Conflict, NotAllowed, NotFound, UserError
+from backendai.domain.accounts.ssh_keys import read_public_key
+from backendai.domain.activity.models import AuditEntry
 from tests.cast import Cast
 
 pytestmark = pytest.mark.django_db

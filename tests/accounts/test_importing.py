@@ -6,11 +6,17 @@ import pytest
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
-from backendai.accounts.csv_people import LARGEST_FILE, MOST_ROWS
-from backendai.accounts.models import Invitation, Membership, ResourcePolicy, User
-from backendai.accounts.services import accept_as_new, digest_of, get_or_create_project, import_people, plan_import
-from backendai.activity.models import AuditEntry
-from backendai.core.errors import UserError
+from backendai.base.core.errors import UserError
+from backendai.domain.accounts.csv_people import LARGEST_FILE, MOST_ROWS
+from backendai.domain.accounts.models import Invitation, Membership, ResourcePolicy, User
+from backendai.domain.accounts.services import (
+    accept_as_new,
+    digest_of,
+    get_or_create_project,
+    import_people,
+    plan_import,
+)
+from backendai.domain.activity.models import AuditEntry
 from tests.accounts.world import World, make_world
 from tests.cast import PASSWORD
 

@@ -11,8 +11,9 @@ import pytest
 from django.db import connections
 from django.utils import timezone
 
-from backendai.accounts.models import Invitation, Membership, ResourcePolicy, User
-from backendai.accounts.services import (
+from backendai.base.core.errors import UserError
+from backendai.domain.accounts.models import Invitation, Membership, ResourcePolicy, User
+from backendai.domain.accounts.services import (
     Invitee,
     accept_as,
     accept_as_new,
@@ -23,9 +24,8 @@ from backendai.accounts.services import (
     set_member_role,
     set_user_active,
 )
-from backendai.accounts.services.policies import delete_policy
-from backendai.activity.models import AuditEntry
-from backendai.core.errors import UserError
+from backendai.domain.accounts.services.policies import delete_policy
+from backendai.domain.activity.models import AuditEntry
 from tests.accounts.world import World, make_world
 from tests.cast import PASSWORD
 

@@ -10,14 +10,14 @@ from django.core.cache import cache
 from django.test import Client
 from django.utils import timezone
 
-from backendai.accounts.logins import (
+from backendai.domain.accounts.models import LoginCount
+from backendai.domain.accounts.sign_in.logins import (
     FREE_TRIES,
     FREE_TRIES_EVERYWHERE,
     FREE_TRIES_OF_ADDRESS,
     begin_login,
     end_login,
 )
-from backendai.accounts.models import LoginCount
 from tests.cast import PASSWORD, Cast
 
 pytestmark = [pytest.mark.django_db, pytest.mark.postgres]

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from backendai.accounts.models import AccessToken, Domain, Membership, Project, User
-from backendai.accounts.services import (
+from backendai.base.core.errors import UserError
+from backendai.domain.accounts.models import AccessToken, Domain, Membership, Project, User
+from backendai.domain.accounts.services import (
     NewUser,
     add_member,
     change_domain,
@@ -28,13 +29,12 @@ from backendai.accounts.services import (
     set_user_active,
     user_of_token,
 )
-from backendai.activity.models import AuditEntry
-from backendai.cluster.models import ResourceGroup
-from backendai.compute.models import ComputeSession, EarlierLog, Kernel, KernelLog
-from backendai.compute.services.ending import terminate_session
-from backendai.compute.services.purging import purge_user
-from backendai.core.errors import UserError
-from backendai.usage.models import UsageBucket
+from backendai.domain.activity.models import AuditEntry
+from backendai.domain.cluster.models.groups import ResourceGroup
+from backendai.domain.compute.models.sessions import ComputeSession, EarlierLog, Kernel, KernelLog
+from backendai.domain.compute.services.launching.purging import purge_user
+from backendai.domain.compute.services.life.ending import terminate_session
+from backendai.domain.usage.models import UsageBucket
 from tests.accounts.world import World, make_world
 from tests.cast import PASSWORD
 from tests.factories import make_session

@@ -10,11 +10,11 @@ import pytest
 from django.core.exceptions import ValidationError
 from django.db.models import ProtectedError
 
-from backendai.accounts.models import ResourcePolicy
-from backendai.accounts.policies import limited_holders, strictest
-from backendai.accounts.services.policies import delete_policy
-from backendai.activity.models import AuditEntry
-from backendai.core.errors import Conflict
+from backendai.base.core.errors import Conflict
+from backendai.domain.accounts.models import ResourcePolicy
+from backendai.domain.accounts.policies.applicable import limited_holders, strictest
+from backendai.domain.accounts.services.policies import delete_policy
+from backendai.domain.activity.models import AuditEntry
 from tests.cast import Cast
 
 pytestmark = pytest.mark.django_db

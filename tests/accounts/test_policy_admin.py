@@ -8,8 +8,8 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from backendai.accounts.models import ResourcePolicy
-from backendai.activity.models import AuditEntry
+from backendai.domain.accounts.models import ResourcePolicy
+from backendai.domain.activity.models import AuditEntry
 from tests.cast import Cast
 
 pytestmark = [pytest.mark.django_db, pytest.mark.postgres]

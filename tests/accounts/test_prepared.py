@@ -11,9 +11,9 @@ from django.db.models import F, Q, QuerySet
 from django.db.transaction import TransactionManagementError
 from django.utils import timezone
 
-from backendai.accounts.acting import projects_to_act_in
-from backendai.accounts.models import Domain, KeyPair, Project, User
-from backendai.accounts.prepared import Prepared
+from backendai.base.db.prepared import Prepared
+from backendai.domain.accounts.acting import projects_to_act_in
+from backendai.domain.accounts.models import Domain, KeyPair, Project, User
 from tests.cast import Cast
 
 pytestmark = [pytest.mark.django_db, pytest.mark.postgres]

@@ -10,9 +10,10 @@ import pytest
 from django.db import transaction
 from django.utils import timezone
 
-from backendai.accounts.models import Invitation, Membership, PolicyDefault, Project, ResourcePolicy, User
-from backendai.accounts.roles import RULES, Action
-from backendai.accounts.services import (
+from backendai.base.core.errors import NotAllowed, UserError
+from backendai.domain.accounts.models import Invitation, Membership, PolicyDefault, Project, ResourcePolicy, User
+from backendai.domain.accounts.roles import RULES, Action
+from backendai.domain.accounts.services import (
     Invitee,
     NewUser,
     add_member,
@@ -31,10 +32,9 @@ from backendai.accounts.services import (
     set_password,
     set_user_active,
 )
-from backendai.activity.models import AuditEntry
-from backendai.compute.models import ComputeSession
-from backendai.compute.services.purging import purge_user
-from backendai.core.errors import NotAllowed, UserError
+from backendai.domain.activity.models import AuditEntry
+from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.services.launching.purging import purge_user
 from tests.accounts.world import World, make_world
 from tests.factories import make_session
 

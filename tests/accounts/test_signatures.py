@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from backendai.accounts.models import KeyPair, SeenSignature
-from backendai.accounts.secret_box import seal, unseal
-from backendai.accounts.services.key_pairs import create_key_pair, rotate_secret
-from backendai.accounts.signatures import SignatureRefused, Signed, moment_of, sign, signer_of
+from backendai.domain.accounts.models import KeyPair, SeenSignature
+from backendai.domain.accounts.secret_box import seal, unseal
+from backendai.domain.accounts.services.key_pairs import create_key_pair, rotate_secret
+from backendai.domain.accounts.sign_in.signatures import SignatureRefused, Signed, moment_of, sign, signer_of
 from tests.cast import Cast
 
 SECRET = "secretsecretsecretsecretsecretsecretsecr"

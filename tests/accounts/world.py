@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from backendai.accounts.models import Domain, Membership, Project, User
-from backendai.accounts.services import create_person, get_or_create_project
+from backendai.domain.accounts.models import Domain, Membership, Project, User
+from backendai.domain.accounts.services import create_person, get_or_create_project
 from tests.cast import PASSWORD, Cast, make_cast
 
 

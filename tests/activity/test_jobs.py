@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from backendai.activity import jobs
-from backendai.activity.models import AuditEntry, BackgroundJob
-from backendai.controller.repair import repair
-from backendai.core.errors import Conflict, NotFound
-from backendai.wire import browser
-from backendai.wire.browser import JobEvent
+from backendai.base.core.errors import Conflict, NotFound
+from backendai.base.wire import browser
+from backendai.base.wire.browser import JobEvent
+from backendai.domain.activity import jobs
+from backendai.domain.activity.models import AuditEntry, BackgroundJob
+from backendai.portal.loops.repair.rounds import repair
 from tests.cast import Cast
 
 pytestmark = pytest.mark.django_db

@@ -10,10 +10,10 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from backendai.accounts.models import User
-from backendai.accounts.services import create_person
-from backendai.activity.models import AuditEntry
-from backendai.activity.refusals import Refusal, write_refusals
+from backendai.domain.accounts.models import User
+from backendai.domain.accounts.services import create_person
+from backendai.domain.activity.models import AuditEntry
+from backendai.domain.activity.refusals import Refusal, write_refusals
 from tests.api.callers import LAUNCH, SESSIONS, Caller
 from tests.cast import PASSWORD, Cast
 from tests.factories import make_group, make_image, make_session

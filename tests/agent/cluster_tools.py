@@ -5,9 +5,9 @@ from __future__ import annotations
 from uuid import uuid4
 
 from backendai.agent.backends.base import Backend
-from backendai.compute.services.cluster_access import keys_of, ssh_port_of
-from backendai.wire.cluster_access import Peer
-from backendai.wire.messages import KernelSpec
+from backendai.base.wire.cluster_access import Peer
+from backendai.base.wire.messages import KernelSpec
+from backendai.domain.compute.services.placing.cluster_access import keys_of, ssh_port_of
 from tests.agent.contract_tools import NewSpec, ended_of
 
 HOSTILE = 'it\'s "odd" $(reboot) `x`;\nand\ttwo lines\\'

@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 from docker import APIClient
 
-from backendai.agent.backends.docker import DockerBackend
+from backendai.agent.backends.docker.backend import DockerBackend
 from tests.agent.contract_tools import NewSpec
 from tests.agent.docker_tools import clear
 from tests.agent.images import ensure_tiny_image

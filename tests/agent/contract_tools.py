@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from backendai.agent.backends.base import Backend, Ended, Terminal
-from backendai.wire.messages import KernelSpec
+from backendai.base.wire.messages import KernelSpec
 from tests.patience import patient, until
 
 T = TypeVar("T")

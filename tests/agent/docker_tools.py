@@ -6,8 +6,8 @@ from uuid import UUID
 
 from docker import APIClient
 
-from backendai.agent.backends.docker import DockerBackend
-from backendai.wire.messages import KernelSpec
+from backendai.agent.backends.docker.backend import DockerBackend
+from backendai.base.wire.messages import KernelSpec
 
 
 def shell(engine: APIClient, kernel_id: UUID, command: str) -> tuple[int, str]:

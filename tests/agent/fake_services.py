@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from uuid import UUID
 
 from backendai.agent.backends.base import KernelGone
-from backendai.agent.service_host import ServiceHost, ServiceSource
+from backendai.agent.backends.service_host import ServiceHost, ServiceSource
 
 
 class FakeServices(ServiceHost):

@@ -7,9 +7,9 @@ from typing import Any, NoReturn
 from uuid import UUID
 
 from backendai.agent.backends.base import Backend, BackendError, Ended, Started, StartFailed
-from backendai.agent.backends.simulated import SimulatedBackend, SimulatedDurations
-from backendai.core.slots import Slots
-from backendai.wire.messages import KernelSighting, KernelSpec
+from backendai.agent.backends.simulated.backend import SimulatedBackend, SimulatedDurations
+from backendai.base.core.slots import Slots
+from backendai.base.wire.messages import KernelSighting, KernelSpec
 
 AT_ONCE = SimulatedDurations(start_seconds=0, batch_seconds=0, line_seconds=0, pull_seconds=0, time_scale=0)
 FIRST_WORDS = "The engine refuses to start the kernel."

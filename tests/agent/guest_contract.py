@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from backendai.agent.backends.base import Backend, KernelGone
-from backendai.agent.guest_links import GuestLinks
+from backendai.agent.gateway.guest_links import GuestLinks
 from tests.patience import patient
 
 ECHO = """

@@ -10,11 +10,11 @@ from typing import ClassVar
 from urllib.parse import parse_qs, urlsplit
 from uuid import UUID, uuid4
 
-from backendai.agent.portal import PortalRefused, PortalUnreachable
-from backendai.wire.broker_messages import BrokerDown, BrokerUp
-from backendai.wire.bundles import BundleDown, BundleUp
-from backendai.wire.messages import JoinDown, JoinUp, KernelReport, SyncUp
-from backendai.wire.node_jobs import NodeJobReport
+from backendai.agent.portal.client import PortalRefused, PortalUnreachable
+from backendai.base.wire.broker.messages import BrokerDown, BrokerUp
+from backendai.base.wire.bundles import BundleDown, BundleUp
+from backendai.base.wire.messages import JoinDown, JoinUp, KernelReport, SyncUp
+from backendai.base.wire.node_jobs import NodeJobReport
 from tests.agent.portal import DEPLOYMENT, FakePortal
 
 JOIN_TOKEN, NODE_TOKEN = "join-me", "node-secret"

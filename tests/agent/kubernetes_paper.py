@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from backendai.agent.backends import kubernetes_feed
-from backendai.agent.backends.kubernetes import KubernetesBackend
-from backendai.agent.backends.kubernetes_access import Access
-from backendai.agent.kubernetes_settings import PoolSettings
+from backendai.agent.backends.kubernetes.api import feed as kubernetes_feed
+from backendai.agent.backends.kubernetes.api.access import Access
+from backendai.agent.backends.kubernetes.backend import KubernetesBackend
+from backendai.agent.settings.kubernetes import PoolSettings
 from tests.agent.kubernetes_fake import Cluster, serving
 
 

@@ -25,12 +25,12 @@ from backendai.agent.backends.base import (
     Started,
     Terminal,
 )
-from backendai.core.slots import Slots
-from backendai.wire.capabilities import Capability
-from backendai.wire.commits import CommitSpec
-from backendai.wire.home import HomeLook
-from backendai.wire.messages import ImageSighting, KernelSighting, KernelSpec, Note
-from backendai.wire.pulls import RegistryAccess
+from backendai.base.core.slots import Slots
+from backendai.base.wire.capabilities import Capability
+from backendai.base.wire.commits import CommitSpec
+from backendai.base.wire.home import HomeLook
+from backendai.base.wire.messages import ImageSighting, KernelSighting, KernelSpec, Note
+from backendai.base.wire.pulls import RegistryAccess
 from tests.patience import patient
 
 

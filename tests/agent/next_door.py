@@ -10,11 +10,11 @@ from django.utils import timezone
 from backendai.agent.backends.base import Backend
 from backendai.agent.jobs.handlers import JobHandler, job_handlers
 from backendai.agent.jobs.running import NodeJobs
-from backendai.agent.lanes import Lanes
-from backendai.cluster.models import Agent
-from backendai.cluster.node_jobs import kind_named, orders_of
-from backendai.core.errors import NotFound
-from backendai.wire.node_jobs import NodeJobReport, NodeJobSpec
+from backendai.agent.kernel_queues import Lanes
+from backendai.base.core.errors import NotFound
+from backendai.base.wire.node_jobs import NodeJobReport, NodeJobSpec
+from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.cluster.node_jobs import kind_named, orders_of
 
 
 class NextDoor:

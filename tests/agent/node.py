@@ -6,13 +6,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event
 
-from backendai.agent.epoch import EpochGuard
-from backendai.agent.kernels import Kernels
-from backendai.agent.lanes import Lanes
-from backendai.agent.machine import Machine
-from backendai.agent.manifests import Manifests
-from backendai.agent.roster import Roster
-from backendai.agent.sync import SyncLoop
+from backendai.agent.kernel_index import Roster
+from backendai.agent.kernel_queues import Lanes
+from backendai.agent.loop.epoch import EpochGuard
+from backendai.agent.loop.kernels import Kernels
+from backendai.agent.loop.machine import Machine
+from backendai.agent.loop.manifests import Manifests
+from backendai.agent.loop.sync import SyncLoop
 from tests.agent.memory_backend import MemoryBackend
 from tests.agent.portal import AGENT, FakePortal
 from tests.patience import patient

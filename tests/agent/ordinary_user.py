@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from backendai.agent.backends.base import StartFailed
-from backendai.agent.backends.process import IMAGE, ProcessBackend
+from backendai.agent.backends.native.backend import IMAGE, ProcessBackend
 from backendai.agent.mounts.hosts import StorageHosts
-from backendai.wire.mounts import MountSpec
+from backendai.base.wire.mounts import MountSpec
 from tests.agent.contract_tools import ended_of
 from tests.agent.specs import make_spec
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from threading import RLock
 from uuid import UUID, uuid4
 
-from backendai.agent.portal import PortalRefused, PortalUnreachable
-from backendai.wire.messages import (
+from backendai.agent.portal.client import PortalRefused, PortalUnreachable
+from backendai.base.wire.messages import (
     Desired,
     Epoch,
     KernelReport,
@@ -19,8 +19,8 @@ from backendai.wire.messages import (
     SyncDown,
     SyncUp,
 )
-from backendai.wire.node_jobs import JobState, NodeJobOrder, NodeJobReport, NodeJobSpec
-from backendai.wire.pulls import RegistryAccess
+from backendai.base.wire.node_jobs import JobState, NodeJobOrder, NodeJobReport, NodeJobSpec
+from backendai.base.wire.pulls import RegistryAccess
 
 AGENT = "n1"
 DEPLOYMENT = "test"

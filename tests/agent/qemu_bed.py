@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from backendai.agent.backends.base import BackendError
-from backendai.agent.backends.qemu_boot import newest_kernel
-from backendai.agent.backends.qemu_tools import Tools
-from backendai.agent.qemu_settings import MachineSettings
+from backendai.agent.backends.qemu.boot import newest_kernel
+from backendai.agent.backends.qemu.tools import Tools
+from backendai.agent.settings.qemu import MachineSettings
 
 EMULATED_START = 480.0  # seconds, as the portal orders for emulated machines
 BED = Path("/var/tmp/backendai/qemu-bed")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import uuid4
 
-from backendai.wire.messages import KernelSpec
+from backendai.base.wire.messages import KernelSpec
 
 TINY_IMAGE = "local/backendai-test:tiny"
 

@@ -11,9 +11,9 @@ from uuid import uuid4
 
 import pytest
 
-from backendai.agent import app_starts
-from backendai.agent.app_starts import AppStarts, BadDefinition
 from backendai.agent.backends.base import BackendError, KernelGone
+from backendai.agent.gateway import app_starts
+from backendai.agent.gateway.app_starts import AppStarts, BadDefinition
 from tests.agent.fake_services import FakeServices
 from tests.slow_machines import BUSY, make_machine
 

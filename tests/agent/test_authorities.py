@@ -5,9 +5,9 @@ from __future__ import annotations
 import ssl
 from pathlib import Path
 
-from backendai.agent.backends.authorities import INSIDE, authority_environ, write_authorities
-from backendai.agent.backends.docker_create import container_body
-from backendai.agent.backends.docker_scratch import Scratch
+from backendai.agent.backends.docker.create import container_body
+from backendai.agent.backends.docker.disk.scratch import Scratch
+from backendai.agent.backends.shared.authorities import INSIDE, authority_environ, write_authorities
 from tests.agent.specs import make_spec
 from tests.certificates import certificate
 

@@ -8,14 +8,14 @@ from uuid import UUID
 
 import pytest
 
-from backendai.agent.backends import docker_cluster
 from backendai.agent.backends.abilities import Committing, HomeProviding, Imaging, Measuring, Mounting, Streaming
 from backendai.agent.backends.base import Backend, Ended, KernelEvent, Started
-from backendai.agent.backends.docker import DockerBackend
-from backendai.agent.capabilities import capabilities_of
-from backendai.core.slots import Slots
-from backendai.wire.capabilities import Capability
-from backendai.wire.messages import KernelSighting, KernelSpec
+from backendai.agent.backends.docker.backend import DockerBackend
+from backendai.agent.backends.docker.networks import cluster as docker_cluster
+from backendai.agent.loop.capabilities import capabilities_of
+from backendai.base.core.slots import Slots
+from backendai.base.wire.capabilities import Capability
+from backendai.base.wire.messages import KernelSighting, KernelSpec
 from tests.agent.memory_backend import MemoryBackend
 from tests.agent.node import Node
 from tests.agent.portal import make_spec

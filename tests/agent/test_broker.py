@@ -6,9 +6,9 @@ import hashlib
 import json
 from pathlib import Path
 
-from backendai.agent.broker import BrokerAccess
-from backendai.agent.portal import PortalRefused, PortalUnreachable
-from backendai.wire.broker_messages import BrokerDown, BrokerUp
+from backendai.agent.portal.broker import BrokerAccess
+from backendai.agent.portal.client import PortalRefused, PortalUnreachable
+from backendai.base.wire.broker.messages import BrokerDown, BrokerUp
 
 ADDRESS, SHARED = "redis://broker:6379/0", "redis://:shared@broker:6379/0"
 

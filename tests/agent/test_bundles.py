@@ -10,11 +10,11 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from backendai.agent.bundles import Bundles
-from backendai.agent.bundling import BundlingClient
-from backendai.agent.portal import PortalRefused
-from backendai.wire.bundles import LARGEST_BUNDLED_LOG
-from backendai.wire.messages import KernelReport, KernelState, SyncDown, SyncUp
+from backendai.agent.portal.bundles import Bundles
+from backendai.agent.portal.bundling import BundlingClient
+from backendai.agent.portal.client import PortalRefused
+from backendai.base.wire.bundles import LARGEST_BUNDLED_LOG
+from backendai.base.wire.messages import KernelReport, KernelState, SyncDown, SyncUp
 from tests.agent.http_portal import NODE_TOKEN, HttpPortal
 from tests.agent.portal import make_spec
 from tests.patience import patient

@@ -16,10 +16,10 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from backendai.agent.guest.carrying import WINDOW, Carrier
-from backendai.agent.guest.sockets import short_address
-from backendai.agent.guest_host import PROGRAM, GuestPlace, program
-from backendai.agent.guest_links import GuestLinks
+from backendai.agent.backends.guest_host import PROGRAM, GuestPlace, program
+from backendai.agent.gateway.guest_links import GuestLinks
+from backendai.agent.guest.link.carrying import WINDOW, Carrier
+from backendai.agent.guest.link.sockets import short_address
 from tests.patience import patient
 
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]

@@ -9,14 +9,14 @@ import pytest
 
 from backendai.agent.accelerators.inventory import Accelerators
 from backendai.agent.backends.base import Backend
-from backendai.agent.backends.docker import DockerBackend
-from backendai.agent.choose import choose_backend
-from backendai.agent.config import read_settings
-from backendai.agent.credentials import Credentials
-from backendai.agent.engine_mark import has_run_containers, note_containers
-from backendai.agent.native_mark import is_marked_native, mark_native
-from backendai.ops import fleet, up
-from backendai.ops.ports import Claims
+from backendai.agent.backends.docker.backend import DockerBackend
+from backendai.agent.loop.choose import choose_backend
+from backendai.agent.settings.config import read_settings
+from backendai.agent.settings.credentials import Credentials
+from backendai.agent.settings.engine_mark import has_run_containers, note_containers
+from backendai.agent.settings.native_mark import is_marked_native, mark_native
+from backendai.ops.run import fleet, up
+from backendai.ops.run.ports import Claims
 
 
 def chosen(data: Path, backend: str) -> Backend:

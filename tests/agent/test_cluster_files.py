@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from docker import APIClient
 
-from backendai.agent.backends.cluster_files import (
+from backendai.agent.backends.docker.backend import DockerBackend
+from backendai.agent.backends.shared.cluster_files import (
     Access,
     access_files,
     cluster_environ,
@@ -22,10 +23,9 @@ from backendai.agent.backends.cluster_files import (
     with_ssh,
     write_cluster,
 )
-from backendai.agent.backends.docker import DockerBackend
-from backendai.core.ssh_keys import key_of, private_text
-from backendai.wire.cluster_access import Peer
-from backendai.wire.messages import HomeFile
+from backendai.base.core.ssh_keys import key_of, private_text
+from backendai.base.wire.cluster_access import Peer
+from backendai.base.wire.messages import HomeFile
 from tests.agent.cluster_tools import HOSTILE, OPEN_MPI, cluster_specs, run
 from tests.agent.contract_tools import NewSpec
 from tests.agent.docker_tools import shell

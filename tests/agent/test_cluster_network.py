@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from backendai.agent.backends import docker_cluster
-from backendai.wire.cluster_network import ClusterNetwork
+from backendai.agent.backends.docker.networks import cluster as docker_cluster
+from backendai.base.wire.cluster_network import ClusterNetwork
 from tests.system.test_engine_kill import need_root_and_programs
 
 pytestmark = pytest.mark.docker

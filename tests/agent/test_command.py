@@ -19,9 +19,9 @@ import pytest
 from celery import Celery
 from redis import Redis
 
-from backendai.wire.broker_accounts import account_name, make_account
-from backendai.wire.messages import KernelSpec
-from backendai.wire.queues import broker_address
+from backendai.base.wire.broker.accounts import account_name, make_account
+from backendai.base.wire.broker.queues import broker_address
+from backendai.base.wire.messages import KernelSpec
 from tests.agent.http_portal import JOIN_TOKEN, HttpPortal
 from tests.agent.portal import make_spec
 from tests.brokers import OwnBroker, own_broker

@@ -7,11 +7,11 @@ from uuid import UUID, uuid4
 import pytest
 
 from backendai.agent.backends.base import BackendError
-from backendai.agent.job_kinds.commit import Handler
+from backendai.agent.jobs.kinds.commit import Handler
 from backendai.agent.jobs.running import NodeJobs
-from backendai.wire.commits import COMMIT, CommitSpec
-from backendai.wire.node_jobs import JobState, NodeJobOrder, NodeJobSpec
-from backendai.wire.pulls import RegistryAccess
+from backendai.base.wire.commits import COMMIT, CommitSpec
+from backendai.base.wire.node_jobs import JobState, NodeJobOrder, NodeJobSpec
+from backendai.base.wire.pulls import RegistryAccess
 from tests.agent.memory_backend import Entry
 from tests.agent.node import Node
 from tests.patience import until

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from backendai.agent.config import read_settings
-from backendai.agent.credentials import Credentials, load_credentials, save_credentials
-from backendai.agent.gateway_thread import listen, public_url
-from backendai.core.errors import UserError
-from backendai.core.slots import Slots
+from backendai.agent.gateway.thread import listen, public_url
+from backendai.agent.settings.config import read_settings
+from backendai.agent.settings.credentials import Credentials, load_credentials, save_credentials
+from backendai.base.core.errors import UserError
+from backendai.base.core.slots import Slots
 
 MACHINE = Slots.parse({"cpu": 8, "mem": "20g"})
 
@@ -29,7 +29,7 @@ def test_it_makes_a_name_of_any_host_name(monkeypatch: pytest.MonkeyPatch) -> No
         ("___", "node"),
         ("a" * 80, "a" * 63),
     ]:
-        monkeypatch.setattr("backendai.agent.config.socket.gethostname", lambda host=host: host)
+        monkeypatch.setattr("backendai.agent.settings.config.socket.gethostname", lambda host=host: host)
         assert read_settings({}, {}).name == name
 
 

@@ -9,11 +9,11 @@ import pytest
 
 from backendai.agent.backends.abilities import declared_by
 from backendai.agent.backends.base import Backend
-from backendai.agent.backends.docker import DockerBackend
-from backendai.agent.backends.kubernetes import KubernetesBackend
-from backendai.agent.backends.process import ProcessBackend
-from backendai.agent.backends.qemu import QemuBackend
-from backendai.wire.capabilities import Capability
+from backendai.agent.backends.docker.backend import DockerBackend
+from backendai.agent.backends.kubernetes.backend import KubernetesBackend
+from backendai.agent.backends.native.backend import ProcessBackend
+from backendai.agent.backends.qemu.backend import QemuBackend
+from backendai.base.wire.capabilities import Capability
 
 GUIDE = Path(__file__).parents[2] / "docs" / "user-guide.md"
 ROWS = {

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from docker import APIClient
 
-from backendai.agent.backends import docker_causes
 from backendai.agent.backends.base import BackendError
-from backendai.agent.backends.docker import DockerBackend
-from backendai.agent.backends.docker_causes import cause_of
-from backendai.agent.backends.docker_engine import Engine
+from backendai.agent.backends.docker import causes as docker_causes
+from backendai.agent.backends.docker.backend import DockerBackend
+from backendai.agent.backends.docker.causes import cause_of
+from backendai.agent.backends.docker.engine import Engine
 from tests.agent.contract_tools import NewSpec, ended_of
 
 pytestmark = pytest.mark.docker

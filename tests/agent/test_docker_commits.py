@@ -12,9 +12,9 @@ from docker import APIClient
 from docker.errors import APIError
 
 from backendai.agent.backends.base import BackendError, KernelGone
-from backendai.agent.backends.docker import DockerBackend
-from backendai.wire.commits import DEPLOYMENT_LABEL, ID_LABEL, CommitSpec
-from backendai.wire.messages import KernelSpec
+from backendai.agent.backends.docker.backend import DockerBackend
+from backendai.base.wire.commits import DEPLOYMENT_LABEL, ID_LABEL, CommitSpec
+from backendai.base.wire.messages import KernelSpec
 from tests.agent.contract_tools import NewSpec
 from tests.agent.docker_tools import shell
 
@@ -125,8 +125,8 @@ def test_an_engine_that_keeps_the_sessions_variables_gives_no_image_and_a_broken
     if "ContainerConfig" in engine.inspect_image(spec.image):  # an engine that writes down what the container was
         with pytest.raises(BackendError, match="without the session's variables"):
             backend.commit(commit_of(spec))
-    monkeypatch.setattr("backendai.agent.backends.docker_commits._forget", lambda *_: None)
-    monkeypatch.setattr("backendai.agent.backends.docker_commits._left_over", lambda *_: ["TOKEN"])
+    monkeypatch.setattr("backendai.agent.backends.docker.commits._forget", lambda *_: None)
+    monkeypatch.setattr("backendai.agent.backends.docker.commits._left_over", lambda *_: ["TOKEN"])
     with pytest.raises(BackendError, match="TOKEN"):
         backend.commit(commit_of(spec))
     monkeypatch.undo()
@@ -143,7 +143,7 @@ def test_what_is_emptied_for_such_an_engine_holds_nothing_of_the_session(
     backend.start(spec)
     monkeypatch.setattr(backend._commits, "_load", refuse)
     # This engine's other copy of the variables is looked at in the test above.
-    monkeypatch.setattr("backendai.agent.backends.docker_commits._PARTS", ("Config",))
+    monkeypatch.setattr("backendai.agent.backends.docker.commits._PARTS", ("Config",))
     commit = commit_of(spec)
     backend.commit(commit)
     config = engine.inspect_image(commit.reference)["Config"]

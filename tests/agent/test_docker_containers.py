@@ -10,7 +10,7 @@ import pytest
 from docker import APIClient
 
 from backendai.agent.backends.base import BackendError, StartFailed
-from backendai.agent.backends.docker import DockerBackend
+from backendai.agent.backends.docker.backend import DockerBackend
 from tests.agent.contract_tools import NewSpec, ended_of
 from tests.agent.docker_tools import shell
 from tests.agent.images import ensure_shellless_image

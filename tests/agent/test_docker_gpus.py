@@ -12,8 +12,8 @@ from docker import APIClient
 from backendai.agent.accelerators.base import Accelerator
 from backendai.agent.accelerators.inventory import Accelerators
 from backendai.agent.backends.base import StartFailed
-from backendai.agent.backends.docker import DockerBackend
-from backendai.agent.backends.docker_create import container_body
+from backendai.agent.backends.docker.backend import DockerBackend
+from backendai.agent.backends.docker.create import container_body
 from tests.agent.accelerators.known_gpus import GrantedAnyway, TwoGpus
 from tests.agent.contract_tools import NewSpec
 from tests.agent.docker_tools import shell

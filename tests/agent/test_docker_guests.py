@@ -9,8 +9,8 @@ from uuid import UUID
 import pytest
 from docker import APIClient
 
-from backendai.agent.backends.docker import DockerBackend
-from backendai.agent.guest_host import INSIDE
+from backendai.agent.backends.docker.backend import DockerBackend
+from backendai.agent.backends.guest_host import INSIDE
 from tests.agent.contract_tools import NewSpec
 from tests.agent.docker_tools import shell
 from tests.agent.guest_contract import Asker, ProgramContract, text_of

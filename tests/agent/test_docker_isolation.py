@@ -15,10 +15,10 @@ from uuid import UUID, uuid4
 import pytest
 from docker import APIClient
 
-from backendai.agent.backends.docker import DockerBackend
-from backendai.agent.backends.docker_firewall import Firewall
-from backendai.wire.cluster_access import Peer
-from backendai.wire.messages import KernelSpec
+from backendai.agent.backends.docker.backend import DockerBackend
+from backendai.agent.backends.docker.networks.firewall import Firewall
+from backendai.base.wire.cluster_access import Peer
+from backendai.base.wire.messages import KernelSpec
 from tests.agent.contract_tools import NewSpec
 from tests.agent.docker_tools import shell, started_at
 from tests.agent.images import ensure_python_image
@@ -205,7 +205,7 @@ def test_it_sweeps_away_a_network_whose_session_is_gone(
     engine.remove_container(f"krn-{spec.kernel_id}", force=True)
     backend.sweep(set())
     assert len(engine.networks(names=[f"bai-s-{spec.session_id}"])) == 1, "it is too young to be judged"
-    monkeypatch.setattr("backendai.agent.backends.docker_network._SETTLING_SECONDS", -1.0)
+    monkeypatch.setattr("backendai.agent.backends.docker.networks.network._SETTLING_SECONDS", -1.0)
     backend.sweep(set())
     assert engine.networks(names=[f"bai-s-{spec.session_id}"]) == []
 
@@ -228,7 +228,7 @@ def test_it_sweeps_away_the_network_for_which_a_killed_agent_made_no_container(
         killing.setattr(APIClient, "create_container_from_config", die)
         backend.start(lost)
     assert len(engine.networks(names=[f"bai-s-{lost.session_id}"])) == 1
-    monkeypatch.setattr("backendai.agent.backends.docker_network._SETTLING_SECONDS", -1.0)
+    monkeypatch.setattr("backendai.agent.backends.docker.networks.network._SETTLING_SECONDS", -1.0)
     reopened().sweep({kept.kernel_id})
     assert engine.networks(names=[f"bai-s-{lost.session_id}"]) == []
     assert len(engine.networks(names=[f"bai-s-{kept.session_id}"])) == 1, "its end is not reported yet"

@@ -8,12 +8,12 @@ from uuid import uuid4
 import pytest
 from docker import APIClient
 
-from backendai.agent.backends import docker_layers
 from backendai.agent.backends.base import BackendError, LimitExceeded
-from backendai.agent.backends.docker import DockerBackend
-from backendai.agent.backends.docker_create import container_body
-from backendai.agent.backends.docker_engine import Engine
-from backendai.agent.backends.docker_layers import Layer, Layers, can_size_layers
+from backendai.agent.backends.docker.backend import DockerBackend
+from backendai.agent.backends.docker.create import container_body
+from backendai.agent.backends.docker.disk import layers as docker_layers
+from backendai.agent.backends.docker.disk.layers import Layer, Layers, can_size_layers
+from backendai.agent.backends.docker.engine import Engine
 from tests.agent.contract_tools import NewSpec
 from tests.agent.docker_tools import shell
 from tests.agent.prerequisites import need_root

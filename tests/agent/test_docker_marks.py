@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from docker import APIClient
 
-from backendai.agent.backends import docker_warm
 from backendai.agent.backends.base import ImageNotFound
-from backendai.agent.backends.docker import DockerBackend
+from backendai.agent.backends.docker.backend import DockerBackend
+from backendai.agent.backends.docker.networks import prepared as docker_warm
 from tests.agent.contract_tools import NewSpec
 from tests.agent.docker_tools import holders_of, started_at
 from tests.agent.warm_tools import Reopen, agents_with_warm_networks, filled, network_of, stopped_filling, unused

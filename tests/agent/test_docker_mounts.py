@@ -11,11 +11,11 @@ import pytest
 from docker import APIClient
 
 from backendai.agent.backends.base import BackendError, KernelGone, StartFailed
-from backendai.agent.backends.docker import DockerBackend
+from backendai.agent.backends.docker.backend import DockerBackend
 from backendai.agent.mounts.hosts import StorageHosts
-from backendai.core.storage_layout import MARKER
-from backendai.wire.commits import CommitSpec
-from backendai.wire.mounts import MountSpec
+from backendai.base.paths.storage_layout import MARKER
+from backendai.base.wire.commits import CommitSpec
+from backendai.base.wire.mounts import MountSpec
 from tests.agent.contract_tools import NewSpec
 from tests.agent.docker_tools import shell
 from tests.agent.test_mounts import mount_of, mounted_below
@@ -133,7 +133,7 @@ def test_a_kernel_starts_without_automatic_folders_and_says_so_until_its_end(
 def test_a_kernel_whose_mounts_are_not_as_ordered_is_ended(
     backend: DockerBackend, new_spec: NewSpec, folder: UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("backendai.agent.backends.docker_create.body_of", lambda binds: [])
+    monkeypatch.setattr("backendai.agent.backends.docker.create.body_of", lambda binds: [])
     with pytest.raises(StartFailed, match="not mounted on /home/work/data"):
         backend.start(new_spec(mounts=[mount_of(folder)]))
     assert backend.kernels() == []

@@ -13,10 +13,13 @@ import requests
 from docker import APIClient
 from docker.errors import APIError, NotFound
 
-from backendai.agent.backends import docker_engine, docker_holder, docker_start, docker_warm
 from backendai.agent.backends.base import BackendError
-from backendai.agent.backends.docker import DockerBackend
-from backendai.agent.backends.docker_holder import Holders
+from backendai.agent.backends.docker import engine as docker_engine
+from backendai.agent.backends.docker import start as docker_start
+from backendai.agent.backends.docker.backend import DockerBackend
+from backendai.agent.backends.docker.networks import holder as docker_holder
+from backendai.agent.backends.docker.networks import prepared as docker_warm
+from backendai.agent.backends.docker.networks.holder import Holders
 from tests.agent.contract_tools import NewSpec
 from tests.agent.docker_tools import holders_of, shell, started_at
 from tests.agent.warm_tools import (

@@ -14,13 +14,13 @@ import pytest
 from docker import APIClient
 from docker.errors import NotFound
 
-from backendai.agent.backends import docker_warm
 from backendai.agent.backends.base import ImageNotFound, StartFailed
-from backendai.agent.backends.docker import DockerBackend
-from backendai.agent.backends.docker_holder import IMAGE, can_hold
-from backendai.agent.config import read_settings
-from backendai.core.errors import UserError
-from backendai.wire.messages import KernelSpec
+from backendai.agent.backends.docker.backend import DockerBackend
+from backendai.agent.backends.docker.networks import prepared as docker_warm
+from backendai.agent.backends.docker.networks.holder import IMAGE, can_hold
+from backendai.agent.settings.config import read_settings
+from backendai.base.core.errors import UserError
+from backendai.base.wire.messages import KernelSpec
 from tests.agent.contract_tools import NewSpec, ended_of
 from tests.agent.docker_tools import holders_of, shell, started_at
 from tests.agent.test_docker_backend import TestDockerBackend as DockerContract
@@ -453,7 +453,7 @@ def test_it_does_not_keep_starts_waiting_while_the_engine_refuses_holders(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr("backendai.agent.backends.docker_holder._MEMORY", 1)
+    monkeypatch.setattr("backendai.agent.backends.docker.networks.holder._MEMORY", 1)
     backend = reopened()
     until(lambda: "no network could be made in advance" in caplog.text)
     spec = new_spec()

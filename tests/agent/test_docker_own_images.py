@@ -11,23 +11,23 @@ import pytest
 from django.utils import timezone
 from docker import APIClient
 
-from backendai.activity.models import BackgroundJob
-from backendai.agent.backends.docker import DockerBackend
-from backendai.catalog.models import Image, Registry
-from backendai.catalog.registries import write_registry
-from backendai.catalog.services import record_images
-from backendai.cluster.models import Agent
-from backendai.cluster.node_jobs import orders_of
-from backendai.compute.models import ComputeSession
-from backendai.compute.services.commits import start_commit
-from backendai.compute.services.create import create_session
-from backendai.compute.services.kernel_specs import spec_for
-from backendai.compute.services.own_images import delete_own_image
-from backendai.compute.services.reports import kernel_reported
-from backendai.compute.spec import SessionSpec
-from backendai.core.errors import UserError
-from backendai.wire.commits import DEPLOYMENT_LABEL
-from backendai.wire.messages import KernelState
+from backendai.agent.backends.docker.backend import DockerBackend
+from backendai.base.core.errors import UserError
+from backendai.base.wire.commits import DEPLOYMENT_LABEL
+from backendai.base.wire.messages import KernelState
+from backendai.domain.activity.models import BackgroundJob
+from backendai.domain.catalog.models import Image, Registry
+from backendai.domain.catalog.registries import write_registry
+from backendai.domain.catalog.services import record_images
+from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.cluster.node_jobs import orders_of
+from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.services.agents.kernel_specs import spec_for
+from backendai.domain.compute.services.images.commits import start_commit
+from backendai.domain.compute.services.images.own_images import delete_own_image
+from backendai.domain.compute.services.launching.create import create_session
+from backendai.domain.compute.services.life.reports import kernel_reported
+from backendai.domain.compute.spec import SessionSpec
 from tests.agent.docker_tools import shell
 from tests.agent.next_door import NextDoor
 from tests.agent.push_registry import ACCOUNT, PushRegistry, taking

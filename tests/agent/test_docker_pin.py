@@ -8,7 +8,7 @@ import pytest
 from docker import APIClient
 
 from backendai.agent.backends.base import ImageNotFound
-from backendai.agent.backends.docker import DockerBackend
+from backendai.agent.backends.docker.backend import DockerBackend
 from tests.agent.contract_tools import NewSpec
 from tests.agent.registry_images import add_image
 from tests.catalog.fake_registry import FakeRegistry, serving

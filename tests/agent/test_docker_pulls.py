@@ -9,12 +9,12 @@ import pytest
 from django.utils import timezone
 from docker import APIClient
 
-from backendai.activity.models import BackgroundJob
 from backendai.agent.backends.base import BackendError
-from backendai.agent.backends.docker import DockerBackend
-from backendai.catalog.models import Registry
-from backendai.catalog.pulls import start_pull
-from backendai.catalog.registries import write_registry
+from backendai.agent.backends.docker.backend import DockerBackend
+from backendai.domain.activity.models import BackgroundJob
+from backendai.domain.catalog.models import Registry
+from backendai.domain.catalog.pulls import start_pull
+from backendai.domain.catalog.registries import write_registry
 from tests.agent.next_door import NextDoor
 from tests.agent.registry_images import add_image
 from tests.cast import Cast

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from docker import APIClient
 
-from backendai.agent.backends.docker import DockerBackend
-from backendai.compute.services.kernel_specs import spec_for
-from backendai.compute.spec import RoleSpec
+from backendai.agent.backends.docker.backend import DockerBackend
+from backendai.domain.compute.services.agents.kernel_specs import spec_for
+from backendai.domain.compute.spec import RoleSpec
 from tests.agent.images import ensure_tmux_image
 from tests.agent.specs import TINY_IMAGE
 from tests.cast import Cast

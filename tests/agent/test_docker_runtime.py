@@ -9,8 +9,8 @@ import pytest
 from docker import APIClient
 
 from backendai.agent.backends.base import StartFailed
-from backendai.agent.backends.docker import DockerBackend
-from backendai.agent.kernel_runtime import Runtime
+from backendai.agent.backends.docker.backend import DockerBackend
+from backendai.agent.settings.kernel_runtime import Runtime
 from tests.agent.contract_tools import NewSpec, ended_of
 
 pytestmark = pytest.mark.docker

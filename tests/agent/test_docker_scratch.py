@@ -10,8 +10,8 @@ from uuid import uuid4
 import pytest
 from docker import APIClient
 
-from backendai.agent.backends.docker import DockerBackend
-from backendai.agent.backends.docker_scratch import Scratch
+from backendai.agent.backends.docker.backend import DockerBackend
+from backendai.agent.backends.docker.disk.scratch import Scratch
 from tests.agent.contract_tools import NewSpec
 from tests.agent.docker_tools import shell
 from tests.agent.prerequisites import need_program, need_root

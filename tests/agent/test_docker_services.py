@@ -12,9 +12,9 @@ from uuid import UUID, uuid4
 import pytest
 from docker import APIClient
 
-from backendai.agent.app_starts import AppStarts, AppState
 from backendai.agent.backends.base import KernelGone
-from backendai.agent.backends.docker import DockerBackend
+from backendai.agent.backends.docker.backend import DockerBackend
+from backendai.agent.gateway.app_starts import AppStarts, AppState
 from tests.agent.contract_tools import NewSpec
 from tests.agent.docker_tools import shell
 from tests.agent.images import ensure_service_image

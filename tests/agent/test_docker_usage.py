@@ -12,11 +12,11 @@ from docker import APIClient
 
 from backendai.agent.accelerators.inventory import Accelerators
 from backendai.agent.backends.base import Backend
-from backendai.agent.backends.docker import DockerBackend
-from backendai.agent.backends.docker_usage import ContainerUsage
-from backendai.agent.usage import UsageSampler
-from backendai.wire.messages import KernelSpec
-from backendai.wire.usage import KernelUsage
+from backendai.agent.backends.docker.backend import DockerBackend
+from backendai.agent.backends.docker.usage import ContainerUsage
+from backendai.agent.loop.usage import UsageSampler
+from backendai.base.wire.messages import KernelSpec
+from backendai.base.wire.usage import KernelUsage
 from tests.agent.contract_tools import NewSpec
 from tests.patience import until
 
@@ -103,7 +103,7 @@ def test_a_program_that_the_memory_limit_ended_is_counted_while_the_kernel_goes_
     backend: DockerBackend, new_spec: NewSpec, monkeypatch: pytest.MonkeyPatch, is_seen: bool
 ) -> None:
     if not is_seen:
-        monkeypatch.setattr("backendai.agent.backends.docker_usage.folders_of", lambda pid: {})
+        monkeypatch.setattr("backendai.agent.backends.docker.usage.folders_of", lambda pid: {})
     spec = new_spec(
         session_type="batch", command="tail /dev/zero; exec sleep 1000", slots={"cpu": "1", "mem": str(32 * MIB)}
     )
@@ -118,7 +118,7 @@ def test_the_engine_tells_where_its_files_cannot_be_seen(
     def nobody_there(pid: int) -> dict[str, object]:
         raise FileNotFoundError
 
-    monkeypatch.setattr("backendai.agent.backends.docker_usage.folders_of", nobody_there)
+    monkeypatch.setattr("backendai.agent.backends.docker.usage.folders_of", nobody_there)
     usage, truth = stretch_of(engine, backend, burning, 4.0)
     assert usage.cpu == pytest.approx(truth, abs=0.1)
     assert usage.mem_bytes

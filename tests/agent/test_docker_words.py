@@ -13,18 +13,18 @@ from uuid import uuid4
 import pytest
 
 from backendai.agent.backends.base import BackendError, Fetched, ImageNotFound
-from backendai.agent.backends.docker import DockerBackend
-from backendai.agent.backends.docker_causes import _explains, cause_of
-from backendai.agent.backends.docker_end import how_it_ended
-from backendai.agent.backends.docker_engine import Engine
-from backendai.agent.backends.docker_images import _fetched, pull_refusal
-from backendai.agent.backends.docker_notes import engine_notes, inotify_notes, missing_runtime, runtime_notes
-from backendai.agent.backends.docker_seccomp import own_profile
-from backendai.agent.backends.docker_services import DockerServices, _beginning
-from backendai.agent.capabilities import capabilities_of
-from backendai.agent.kernel_runtime import BEYOND_BORDER, Runtime, read_runtime
-from backendai.core.errors import UserError
-from backendai.wire.capabilities import Capability
+from backendai.agent.backends.docker.backend import DockerBackend
+from backendai.agent.backends.docker.causes import _explains, cause_of
+from backendai.agent.backends.docker.end import how_it_ended
+from backendai.agent.backends.docker.engine import Engine
+from backendai.agent.backends.docker.images import _fetched, pull_refusal
+from backendai.agent.backends.docker.notes import engine_notes, inotify_notes, missing_runtime, runtime_notes
+from backendai.agent.backends.docker.seccomp import own_profile
+from backendai.agent.backends.docker.services import DockerServices, _beginning
+from backendai.agent.loop.capabilities import capabilities_of
+from backendai.agent.settings.kernel_runtime import BEYOND_BORDER, Runtime, read_runtime
+from backendai.base.core.errors import UserError
+from backendai.base.wire.capabilities import Capability
 from tests.patience import patient
 
 NOBODY = Engine("unix:///nowhere", "test", "n1")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from backendai.agent.reconcile import MOST_REMOVED_AT_ONCE
-from backendai.wire.messages import Epoch, KernelSighting, KernelSpec
+from backendai.agent.loop.reconcile import MOST_REMOVED_AT_ONCE
+from backendai.base.wire.messages import Epoch, KernelSighting, KernelSpec
 from tests.agent.memory_backend import Entry
 from tests.agent.node import Node
 from tests.agent.portal import FakePortal, make_spec

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from backendai.agent.backends.docker_firewall import Firewall
+from backendai.agent.backends.docker.networks.firewall import Firewall
 
 
 def test_shielded_addresses_are_in_the_rules_of_their_family() -> None:

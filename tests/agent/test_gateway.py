@@ -13,13 +13,13 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from backendai.agent.backends.base import Ended
-from backendai.agent.backends.simulated import SimulatedBackend, SimulatedDurations
-from backendai.agent.gateway import Gateway, GatewayView
-from backendai.agent.roster import Roster
-from backendai.agent.terminal import WINDOW_BYTES, Acknowledge, FlowWindow, Resize, read_control
-from backendai.core.slots import Slots
-from backendai.wire.home import HomeLook
-from backendai.wire.tickets import new_private_key, public_key_of, sign_ticket
+from backendai.agent.backends.simulated.backend import SimulatedBackend, SimulatedDurations
+from backendai.agent.gateway.server import Gateway, GatewayView
+from backendai.agent.gateway.terminal import WINDOW_BYTES, Acknowledge, FlowWindow, Resize, read_control
+from backendai.agent.kernel_index import Roster
+from backendai.base.core.slots import Slots
+from backendai.base.wire.home import HomeLook
+from backendai.base.wire.tickets import new_private_key, public_key_of, sign_ticket
 from tests.agent.fake_services import FakeServices
 from tests.agent.memory_backend import Entry, MemoryBackend
 from tests.agent.specs import make_spec

@@ -15,12 +15,12 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from backendai.agent.gateway import Gateway, GatewayView
+from backendai.agent.backends.guest_host import InProcessGuests
+from backendai.agent.gateway.server import Gateway, GatewayView
+from backendai.agent.guest.code.journal import Journal
 from backendai.agent.guest.guest import Guest
-from backendai.agent.guest.journal import Journal
-from backendai.agent.guest_host import InProcessGuests
-from backendai.agent.roster import Roster
-from backendai.wire.tickets import new_private_key, public_key_of, sign_ticket
+from backendai.agent.kernel_index import Roster
+from backendai.base.wire.tickets import new_private_key, public_key_of, sign_ticket
 from tests.agent.fake_services import FakeServices
 from tests.agent.memory_backend import Entry, MemoryBackend
 from tests.patience import patient

@@ -10,8 +10,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from backendai.core import packing
-from backendai.core.tree_walk import select
+from backendai.base.paths import packing
+from backendai.base.paths.tree_walk import select
 from backendai.files.owner import acting_as
 from tests.agent.prerequisites import need_root
 from tests.agent.test_gateway import setting
@@ -60,7 +60,7 @@ async def test_a_home_that_is_not_there_is_said(tmp_path: Path) -> None:
 async def test_an_archive_that_breaks_off_does_not_end_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a").write_bytes(b"a" * 3_000_000)
     (tmp_path / "b").write_bytes(b"b")
-    monkeypatch.setattr("backendai.core.packing.read_content", _broken)
+    monkeypatch.setattr("backendai.base.paths.packing.read_content", _broken)
     async with setting() as here:
         here.backend.home_folders[here.kernel_id] = tmp_path
         with pytest.raises(aiohttp.ClientError):

@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from backendai.agent.guest import directories, files, mounted, zipping
-from backendai.agent.guest.files import FileRefused
+from backendai.agent.guest.home import contents as files
+from backendai.agent.guest.home import directories, mounted, zipping
+from backendai.agent.guest.home.contents import FileRefused
 
 
 @pytest.fixture(autouse=True)

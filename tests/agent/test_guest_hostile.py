@@ -14,9 +14,9 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from backendai.agent.backends.process import IMAGE, ProcessBackend
-from backendai.agent.guest_host import GuestPlace
-from backendai.agent.guest_links import SOCKET, GuestLinks, GuestMissing
+from backendai.agent.backends.guest_host import GuestPlace
+from backendai.agent.backends.native.backend import IMAGE, ProcessBackend
+from backendai.agent.gateway.guest_links import SOCKET, GuestLinks, GuestMissing
 from tests.agent.guest_contract import Asker, text_of
 from tests.agent.interpreters import ensure_jupyter_environments
 from tests.agent.specs import make_spec

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from backendai.agent.guest.items import LARGEST_MESSAGE, bounded, encoded
+from backendai.agent.guest.home.items import LARGEST_MESSAGE, bounded, encoded
 
 HANGUL, CONTROL, HALF = "\uac00", "\x01", "\ud800"
 

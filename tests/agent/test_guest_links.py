@@ -11,10 +11,10 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from backendai.agent.guest.sockets import SOCKET, connect
-from backendai.agent.guest_host import GuestPlace
-from backendai.agent.guest_links import GuestLinks, GuestMissing
-from backendai.core.slowness import Measure
+from backendai.agent.backends.guest_host import GuestPlace
+from backendai.agent.gateway.guest_links import GuestLinks, GuestMissing
+from backendai.agent.guest.link.sockets import SOCKET, connect
+from backendai.base.process.slowness import Measure
 from tests.slow_machines import BUSY, QUIET, make_machine
 
 

@@ -11,14 +11,14 @@ from uuid import UUID, uuid4
 import pytest
 
 from backendai.agent.backends.base import KernelGone
-from backendai.agent.guest.checking import ChangeSignal
+from backendai.agent.backends.guest_host import GuestPlace
+from backendai.agent.gateway.guest_links import GuestLinks
+from backendai.agent.guest.code.checking import ChangeSignal
+from backendai.agent.guest.code.interpreter import InterpreterFailed
+from backendai.agent.guest.code.journal import Journal, RunLog
+from backendai.agent.guest.code.run import FINISHED, RUNNING, Run, new_record
 from backendai.agent.guest.following import Follower
 from backendai.agent.guest.guest import Guest
-from backendai.agent.guest.interpreter import InterpreterFailed
-from backendai.agent.guest.journal import Journal, RunLog
-from backendai.agent.guest.run import FINISHED, RUNNING, Run, new_record
-from backendai.agent.guest_host import GuestPlace
-from backendai.agent.guest_links import GuestLinks
 from tests.patience import patient
 
 pytestmark = pytest.mark.asyncio

@@ -14,12 +14,12 @@ from uuid import UUID
 
 import pytest
 
-from backendai.agent.backends import process_start
 from backendai.agent.backends.base import Backend
-from backendai.agent.backends.process import IMAGE, ProcessBackend
-from backendai.agent.backends.process_sandbox import Isolation
-from backendai.agent.backends.simulated import SimulatedBackend, SimulatedDurations
-from backendai.core.slots import Slots
+from backendai.agent.backends.native import start as process_start
+from backendai.agent.backends.native.backend import IMAGE, ProcessBackend
+from backendai.agent.backends.native.sandbox import Isolation
+from backendai.agent.backends.simulated.backend import SimulatedBackend, SimulatedDurations
+from backendai.base.core.slots import Slots
 from tests.agent.guest_contract import Asker, GuestContract, ProgramContract, result_of, text_of
 from tests.agent.interpreters import ensure_jupyter_environments
 from tests.agent.specs import make_spec

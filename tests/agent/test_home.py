@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 from docker import APIClient
 
-from backendai.agent.backends import home as home_module
 from backendai.agent.backends.base import Backend
-from backendai.agent.backends.docker_create import ACCESS
-from backendai.agent.backends.docker_scratch import Scratch, fill_for
-from backendai.agent.backends.home import BOOTSTRAP_SECONDS, WAIT, after_bootstrap, fill_home
-from backendai.agent.backends.process import IMAGE, ProcessBackend
-from backendai.wire.messages import HomeFile, KernelSpec
+from backendai.agent.backends.docker.create import ACCESS
+from backendai.agent.backends.docker.disk.scratch import Scratch, fill_for
+from backendai.agent.backends.native.backend import IMAGE, ProcessBackend
+from backendai.agent.backends.shared import home as home_module
+from backendai.agent.backends.shared.home import BOOTSTRAP_SECONDS, WAIT, after_bootstrap, fill_home
+from backendai.base.wire.messages import HomeFile, KernelSpec
 from tests.agent.contract_tools import ask, ended_of
 from tests.agent.images import ensure_tmux_image
 from tests.agent.prerequisites import need_program

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from backendai.agent.backends.base import Fetched
 from backendai.agent.jobs.handlers import JobHandler, JobProgress, Outcome
 from backendai.agent.jobs.running import NodeJobs
-from backendai.wire.node_jobs import NodeJobOrder, NodeJobSpec
+from backendai.base.wire.node_jobs import NodeJobOrder, NodeJobSpec
 from tests.agent.node import Node
 
 

@@ -9,9 +9,9 @@ from uuid import uuid4
 import pytest
 
 from backendai.agent.backends.base import BackendError, Ended, KernelEvent, LimitExceeded, StartFailed
-from backendai.agent.watcher import Watcher
-from backendai.wire.messages import KernelReport, KernelState
-from backendai.wire.pulls import RegistryAccess
+from backendai.agent.loop.watcher import Watcher
+from backendai.base.wire.messages import KernelReport, KernelState
+from backendai.base.wire.pulls import RegistryAccess
 from tests.agent.memory_backend import Entry
 from tests.agent.node import Node
 from tests.agent.portal import make_spec

@@ -15,16 +15,16 @@ from uuid import UUID, uuid4
 import pytest
 import yaml
 
-from backendai.agent.app_starts import AppStarts
-from backendai.agent.backends import kubernetes_terminal
 from backendai.agent.backends.base import Backend
-from backendai.agent.backends.kubernetes import KubernetesBackend
-from backendai.agent.backends.kubernetes_access import find_access
-from backendai.agent.backends.kubernetes_streams import output_of
-from backendai.agent.kubernetes_settings import PoolSettings
-from backendai.agent.ports import NotListening, Ports
-from backendai.wire.messages import HomeFile, Peer
-from backendai.wire.splice import Side, splice
+from backendai.agent.backends.kubernetes import terminal as kubernetes_terminal
+from backendai.agent.backends.kubernetes.api.access import find_access
+from backendai.agent.backends.kubernetes.api.streams import output_of
+from backendai.agent.backends.kubernetes.backend import KubernetesBackend
+from backendai.agent.gateway.app_starts import AppStarts
+from backendai.agent.gateway.ports import NotListening, Ports
+from backendai.agent.settings.kubernetes import PoolSettings
+from backendai.base.wire.messages import HomeFile, Peer
+from backendai.base.wire.splice import Side, splice
 from tests.agent.backend_contract import BackendContract
 from tests.agent.contract_tools import NewSpec, ask, ended_of
 from tests.agent.images import SERVICE_IMAGE, SERVICE_LABEL, TMUX_IMAGE

@@ -14,10 +14,10 @@ import pytest
 import yaml
 
 from backendai.agent.backends.base import BackendError, ImageNotFound, KernelGone, StartFailed
-from backendai.agent.backends.kubernetes import KubernetesBackend
-from backendai.agent.backends.kubernetes_access import find_access
-from backendai.agent.backends.kubernetes_api import ApiError
-from backendai.agent.kubernetes_settings import PoolSettings
+from backendai.agent.backends.kubernetes.api.access import find_access
+from backendai.agent.backends.kubernetes.api.client import ApiError
+from backendai.agent.backends.kubernetes.backend import KubernetesBackend
+from backendai.agent.settings.kubernetes import PoolSettings
 from tests.agent.contract_tools import NewSpec
 from tests.agent.images import TINY_IMAGE
 from tests.agent.kubernetes_bed import bed, ensure_bed, kubectl, namespace

@@ -9,12 +9,12 @@ from uuid import uuid4
 
 import pytest
 
-from backendai.agent.backends import kubernetes_pods
 from backendai.agent.backends.base import BackendError, KernelGone, StartFailed
-from backendai.agent.backends.kubernetes import KubernetesBackend
-from backendai.agent.backends.kubernetes_access import Access
-from backendai.agent.backends.kubernetes_logs import _EXCUSE
-from backendai.agent.kubernetes_settings import PoolSettings
+from backendai.agent.backends.kubernetes import pods as kubernetes_pods
+from backendai.agent.backends.kubernetes.api.access import Access
+from backendai.agent.backends.kubernetes.backend import KubernetesBackend
+from backendai.agent.backends.kubernetes.logs import _EXCUSE
+from backendai.agent.settings.kubernetes import PoolSettings
 from tests.agent.kubernetes_fake import Cluster
 from tests.agent.kubernetes_paper import backend, cluster, name_of
 from tests.agent.specs import make_spec

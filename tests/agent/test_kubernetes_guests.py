@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from backendai.agent.backends.base import BackendError
-from backendai.agent.backends.kubernetes import KubernetesBackend
-from backendai.agent.backends.kubernetes_access import find_access
-from backendai.agent.kubernetes_settings import PoolSettings
+from backendai.agent.backends.kubernetes.api.access import find_access
+from backendai.agent.backends.kubernetes.backend import KubernetesBackend
+from backendai.agent.settings.kubernetes import PoolSettings
 from tests.agent.guest_contract import ECHO, Asker, ProgramContract, text_of
 from tests.agent.images import PYTHON_IMAGE
 from tests.agent.kubernetes_bed import bed, ensure_bed, namespace

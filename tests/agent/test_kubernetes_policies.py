@@ -9,9 +9,9 @@ from uuid import uuid4
 
 import pytest
 
-from backendai.agent.backends import kubernetes_cluster
-from backendai.agent.backends.kubernetes import KubernetesBackend
-from backendai.agent.kubernetes_settings import PoolSettings
+from backendai.agent.backends.kubernetes import cluster as kubernetes_cluster
+from backendai.agent.backends.kubernetes.backend import KubernetesBackend
+from backendai.agent.settings.kubernetes import PoolSettings
 from tests.agent.kubernetes_fake import Cluster
 from tests.agent.kubernetes_paper import backend, cluster, name_of
 from tests.agent.specs import make_spec

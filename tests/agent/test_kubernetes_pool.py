@@ -9,15 +9,15 @@ from uuid import uuid4
 import pytest
 
 from backendai.agent.accelerators.pool import PoolGpus
-from backendai.agent.backends import kubernetes_folders
 from backendai.agent.backends.base import BackendError, StartFailed
-from backendai.agent.backends.kubernetes import KubernetesBackend
-from backendai.agent.backends.kubernetes_access import Access
-from backendai.agent.kubernetes_settings import PoolSettings
-from backendai.agent.kubernetes_storage import PoolStorage
-from backendai.agent.machine import Machine
-from backendai.core.slots import Slots
-from backendai.wire.mounts import MountSpec
+from backendai.agent.backends.kubernetes import folders as kubernetes_folders
+from backendai.agent.backends.kubernetes.api.access import Access
+from backendai.agent.backends.kubernetes.backend import KubernetesBackend
+from backendai.agent.loop.machine import Machine
+from backendai.agent.settings.kubernetes import PoolSettings
+from backendai.agent.settings.kubernetes_storage import PoolStorage
+from backendai.base.core.slots import Slots
+from backendai.base.wire.mounts import MountSpec
 from tests.agent.kubernetes_fake import Cluster, serving
 from tests.agent.kubernetes_paper import backend, cluster
 from tests.agent.specs import make_spec

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from backendai.agent.backends.base import BackendError
-from backendai.agent.backends.kubernetes_access import find_access
-from backendai.agent.backends.kubernetes_quantities import thousandths
-from backendai.agent.kubernetes_settings import read_pool
-from backendai.core.errors import UserError
+from backendai.agent.backends.kubernetes.api.access import find_access
+from backendai.agent.backends.kubernetes.quantities import thousandths
+from backendai.agent.settings.kubernetes import read_pool
+from backendai.base.core.errors import UserError
 from backendai.ops.doctor.kubernetes import kubernetes
 from tests.agent.kubernetes_fake import Cluster, serving
 from tests.agent.kubernetes_paper import cluster

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from backendai.agent.backends import kubernetes_images, kubernetes_start
 from backendai.agent.backends.base import Fetched, ImageNotFound, StaleGeneration, StartFailed
-from backendai.agent.backends.kubernetes import KubernetesBackend
-from backendai.agent.kubernetes_settings import PoolSettings
-from backendai.wire.pulls import RegistryAccess
+from backendai.agent.backends.kubernetes import images as kubernetes_images
+from backendai.agent.backends.kubernetes import start as kubernetes_start
+from backendai.agent.backends.kubernetes.backend import KubernetesBackend
+from backendai.agent.settings.kubernetes import PoolSettings
+from backendai.base.wire.pulls import RegistryAccess
 from tests.agent.kubernetes_fake import Cluster
 from tests.agent.kubernetes_paper import backend, cluster, name_of
 from tests.agent.specs import make_spec

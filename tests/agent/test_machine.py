@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from backendai.agent.backends.base import BackendError
-from backendai.agent.backends.simulated import SimulatedBackend, SimulatedDurations
-from backendai.agent.machine import Machine
-from backendai.core.slots import Slots
-from backendai.wire.messages import SyncUp
+from backendai.agent.backends.simulated.backend import SimulatedBackend, SimulatedDurations
+from backendai.agent.loop.machine import Machine
+from backendai.base.core.slots import Slots
+from backendai.base.wire.messages import SyncUp
 from tests.slow_machines import BUSY, make_machine
 
 

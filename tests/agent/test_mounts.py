@@ -16,18 +16,18 @@ from uuid import uuid4
 import pytest
 
 from backendai.agent.backends.base import BackendError, StartFailed
-from backendai.agent.backends.docker_mounts import DockerMounts
-from backendai.agent.backends.process import IMAGE, ProcessBackend
-from backendai.agent.config import parse_storage_hosts
+from backendai.agent.backends.docker.mounts import DockerMounts
+from backendai.agent.backends.native.backend import IMAGE, ProcessBackend
 from backendai.agent.mounts import children
 from backendai.agent.mounts.children import Children
 from backendai.agent.mounts.cuts import unmount_folder
 from backendai.agent.mounts.hosts import StorageHosts
 from backendai.agent.mounts.kernel_mounts import KernelMounts
 from backendai.agent.mounts.rules import MountRules
-from backendai.core.errors import UserError
-from backendai.core.storage_layout import MARKER
-from backendai.wire.mounts import MountSpec
+from backendai.agent.settings.config import parse_storage_hosts
+from backendai.base.core.errors import UserError
+from backendai.base.paths.storage_layout import MARKER
+from backendai.base.wire.mounts import MountSpec
 from tests.agent.contract_tools import ended_of
 from tests.agent.prerequisites import need_program, need_root
 from tests.agent.specs import make_spec

@@ -11,10 +11,10 @@ from uuid import uuid4
 
 import pytest
 
-from backendai.agent.portal import PortalClient, PortalRefused, PortalUnreachable
-from backendai.wire.messages import KernelReport, KernelState
-from backendai.wire.node_jobs import JobState, NodeJobReport, NodeJobSpec
-from backendai.wire.pulls import PULL, PullWork, RegistryAccess
+from backendai.agent.portal.client import PortalClient, PortalRefused, PortalUnreachable
+from backendai.base.wire.messages import KernelReport, KernelState
+from backendai.base.wire.node_jobs import JobState, NodeJobReport, NodeJobSpec
+from backendai.base.wire.pulls import PULL, PullWork, RegistryAccess
 from tests.agent.http_portal import NODE_TOKEN, HttpPortal
 from tests.agent.memory_backend import MemoryBackend
 from tests.agent.node import Node
@@ -94,7 +94,7 @@ def test_it_tells_a_refusal_from_no_answer(portal: HttpPortal) -> None:
 def test_it_goes_by_the_clock_of_the_portal(portal: HttpPortal, monkeypatch: pytest.MonkeyPatch) -> None:
     client = PortalClient(portal.url, NODE_TOKEN)
     slow = time.time() - 600
-    monkeypatch.setattr("backendai.agent.portal.time", SimpleNamespace(time=lambda: slow))
+    monkeypatch.setattr("backendai.agent.portal.client.time", SimpleNamespace(time=lambda: slow))
     client.fetch_spec(uuid4())
     assert 590 < client.now() - slow < 610
 

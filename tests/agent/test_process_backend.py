@@ -23,11 +23,13 @@ from backendai.agent.accelerators.base import Device, Found, Grant, Part
 from backendai.agent.accelerators.cuda_grant import grant_to_process
 from backendai.agent.accelerators.inventory import Accelerators
 from backendai.agent.accelerators.mock import Mock as MockAccelerator
-from backendai.agent.backends import process_notes, process_sandbox, process_start
 from backendai.agent.backends.base import BackendError, StartFailed
-from backendai.agent.backends.process import IMAGE, ProcessBackend
-from backendai.agent.backends.process_folder import KernelFolder
-from backendai.agent.backends.process_sandbox import Isolation, probe
+from backendai.agent.backends.native import notes as process_notes
+from backendai.agent.backends.native import sandbox as process_sandbox
+from backendai.agent.backends.native import start as process_start
+from backendai.agent.backends.native.backend import IMAGE, ProcessBackend
+from backendai.agent.backends.native.folder import KernelFolder
+from backendai.agent.backends.native.sandbox import Isolation, probe
 from tests.agent.backend_contract import BackendContract
 from tests.agent.cluster_tools import cluster_specs, run
 from tests.agent.contract_tools import NewSpec, ended_of, read_until
@@ -41,8 +43,8 @@ NO_SANDBOX = Isolation(None, "the test wants none", root=os.geteuid() == 0)
 START_AND_DIE = """
 import os, signal, sys
 from pathlib import Path
-from backendai.agent.backends.process import ProcessBackend
-from backendai.wire.messages import KernelSpec
+from backendai.agent.backends.native.backend import ProcessBackend
+from backendai.base.wire.messages import KernelSpec
 backend = ProcessBackend(Path(sys.argv[1]), deployment="test", agent="n1")
 backend.start(KernelSpec.model_validate_json(sys.argv[2]))
 os.kill(os.getpid(), signal.SIGKILL)

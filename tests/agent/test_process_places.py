@@ -15,11 +15,12 @@ from uuid import UUID
 import pytest
 
 from backendai.agent.accelerators.inventory import Accelerators
-from backendai.agent.backends import process_places, process_start
 from backendai.agent.backends.base import StartFailed
-from backendai.agent.backends.process import IMAGE, ProcessBackend
-from backendai.agent.backends.process_sandbox import Isolation, probe
-from backendai.agent.machine import Machine
+from backendai.agent.backends.native import places as process_places
+from backendai.agent.backends.native import start as process_start
+from backendai.agent.backends.native.backend import IMAGE, ProcessBackend
+from backendai.agent.backends.native.sandbox import Isolation, probe
+from backendai.agent.loop.machine import Machine
 from tests.agent.contract_tools import ended_of
 from tests.agent.prerequisites import need_root
 from tests.agent.specs import make_spec

@@ -16,14 +16,14 @@ from uuid import UUID
 
 import pytest
 
-from backendai.agent.app_starts import AppStarts, AppState
 from backendai.agent.backends.base import BackendError
-from backendai.agent.backends.process import IMAGE, ProcessBackend
-from backendai.agent.backends.process_sandbox import Isolation
-from backendai.agent.backends.process_terminal import ask_exit_code, request_program, request_terminal
-from backendai.agent.guest.sockets import listen
-from backendai.agent.guest_links import GuestLinks
-from backendai.agent.ports import Ports
+from backendai.agent.backends.native.backend import IMAGE, ProcessBackend
+from backendai.agent.backends.native.sandbox import Isolation
+from backendai.agent.backends.native.terminal import ask_exit_code, request_program, request_terminal
+from backendai.agent.gateway.app_starts import AppStarts, AppState
+from backendai.agent.gateway.guest_links import GuestLinks
+from backendai.agent.gateway.ports import Ports
+from backendai.agent.guest.link.sockets import listen
 from tests.agent.specs import make_spec
 from tests.agent.test_process_backend import data, isolation  # noqa: F401
 from tests.patience import patient

@@ -13,12 +13,12 @@ from uuid import UUID, uuid4
 import pytest
 
 from backendai.agent.backends.base import BackendError
-from backendai.agent.backends.docker_engine import Engine
-from backendai.agent.backends.docker_images import Images
-from backendai.agent.job_kinds.pull import Handler
+from backendai.agent.backends.docker.engine import Engine
+from backendai.agent.backends.docker.images import Images
+from backendai.agent.jobs.kinds.pull import Handler
 from backendai.agent.jobs.running import NodeJobs
-from backendai.wire.node_jobs import NodeJobOrder, NodeJobSpec
-from backendai.wire.pulls import PULL, PullWork, RegistryAccess
+from backendai.base.wire.node_jobs import NodeJobOrder, NodeJobSpec
+from backendai.base.wire.pulls import PULL, PullWork, RegistryAccess
 from tests.agent.node import Node
 from tests.agent.portal import make_spec
 from tests.patience import patient, until

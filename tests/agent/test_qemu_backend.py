@@ -23,19 +23,19 @@ import psutil
 import pytest
 from docker import APIClient
 
-from backendai.agent.app_starts import AppStarts
 from backendai.agent.backends.base import Backend, BackendError, StartFailed
-from backendai.agent.backends.process_folder import KernelFolder
-from backendai.agent.backends.qemu import QemuBackend
-from backendai.agent.backends.qemu_ask import open_stream, output_of, put_file
-from backendai.agent.backends.qemu_channel import program_words
+from backendai.agent.backends.native.folder import KernelFolder
+from backendai.agent.backends.qemu.backend import QemuBackend
+from backendai.agent.backends.qemu.channel.ask import open_stream, output_of, put_file
+from backendai.agent.backends.qemu.channel.frames import program_words
+from backendai.agent.gateway.app_starts import AppStarts
+from backendai.agent.gateway.ports import NotListening, Ports
 from backendai.agent.mounts.hosts import StorageHosts
-from backendai.agent.ports import NotListening, Ports
-from backendai.agent.qemu_settings import MachineSettings
-from backendai.wire.cluster_network import ClusterNetwork
-from backendai.wire.messages import HomeFile
-from backendai.wire.mounts import MountSpec
-from backendai.wire.splice import Side, splice
+from backendai.agent.settings.qemu import MachineSettings
+from backendai.base.wire.cluster_network import ClusterNetwork
+from backendai.base.wire.messages import HomeFile
+from backendai.base.wire.mounts import MountSpec
+from backendai.base.wire.splice import Side, splice
 from tests.agent.backend_contract import BackendContract
 from tests.agent.cluster_tools import HOSTILE, cluster_specs
 from tests.agent.cluster_tools import run as run_cluster
@@ -322,9 +322,9 @@ DIE_WHILE_STARTING = """
 import os, signal, sys
 from pathlib import Path
 from backendai.agent.backends import supervisors
-from backendai.agent.backends.qemu import QemuBackend
-from backendai.agent.qemu_settings import MachineSettings
-from backendai.wire.messages import KernelSpec
+from backendai.agent.backends.qemu.backend import QemuBackend
+from backendai.agent.settings.qemu import MachineSettings
+from backendai.base.wire.messages import KernelSpec
 supervisors.select.select = lambda *ends: os.kill(os.getpid(), signal.SIGKILL)
 data, root, cache = map(Path, sys.argv[1:4])
 backend = QemuBackend(data, MachineSettings(root=root, cache=cache, acceleration="tcg"), deployment="test", agent="n1")
@@ -353,7 +353,7 @@ OPEN_AND_DIE = """
 import asyncio, os, signal, sys
 from pathlib import Path
 from uuid import UUID, uuid4
-from backendai.agent.backends.qemu import QemuBackend
+from backendai.agent.backends.qemu.backend import QemuBackend
 from tests.agent.contract_tools import ask
 async def main():
     backend = QemuBackend(Path(sys.argv[1]), deployment="test", agent="n1")

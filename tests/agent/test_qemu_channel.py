@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from backendai.agent.backends.qemu_channel import (
+from backendai.agent.backends.qemu.channel.frames import (
     LARGEST,
     LOG,
     WINDOW,
@@ -23,8 +23,8 @@ from backendai.agent.backends.qemu_channel import (
     opening,
     program_words,
 )
-from backendai.agent.backends.qemu_mux import Mux, Refused
-from backendai.agent.guest.sockets import listen
+from backendai.agent.backends.qemu.channel.mux import Mux, Refused
+from backendai.agent.guest.link.sockets import listen
 from tests.patience import patient
 
 

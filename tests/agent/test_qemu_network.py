@@ -18,13 +18,13 @@ from uuid import uuid4
 import pytest
 from docker import APIClient
 
-from backendai.agent.backends.qemu import QemuBackend
-from backendai.agent.backends.qemu_addresses import GuestAddresses, devices_into
-from backendai.agent.backends.qemu_ask import output_of
-from backendai.agent.backends.qemu_channel import program_words
-from backendai.agent.backends.qemu_network import MachineNetwork
-from backendai.agent.qemu_settings import MachineSettings
-from backendai.wire.capabilities import Capability
+from backendai.agent.backends.qemu.backend import QemuBackend
+from backendai.agent.backends.qemu.channel.ask import output_of
+from backendai.agent.backends.qemu.channel.frames import program_words
+from backendai.agent.backends.qemu.networks.addresses import GuestAddresses, devices_into
+from backendai.agent.backends.qemu.networks.network import MachineNetwork
+from backendai.agent.settings.qemu import MachineSettings
+from backendai.base.wire.capabilities import Capability
 from tests.agent.images import ensure_tiny_image
 from tests.agent.prerequisites import need_program, need_root
 from tests.agent.qemu_bed import EMULATED_START, machine_settings

@@ -17,21 +17,23 @@ from typing import Any
 
 import pytest
 
-from backendai.agent.backends import qemu_ask, qemu_runner, qemu_trial
 from backendai.agent.backends.base import BackendError
-from backendai.agent.backends.qemu import QemuBackend
-from backendai.agent.backends.qemu_boot import BootFiles, newest_kernel, uncompressed
-from backendai.agent.backends.qemu_command import KVM, TCG, Shape, command_of
-from backendai.agent.backends.qemu_disk import launch_words
-from backendai.agent.backends.qemu_layers import Layers
-from backendai.agent.backends.qemu_notes import describe
-from backendai.agent.backends.qemu_runner import Runner
-from backendai.agent.backends.qemu_tools import ToolMissing, Tools
-from backendai.agent.backends.qemu_trial import Acceleration
-from backendai.agent.config import read_settings
-from backendai.agent.machine import Machine
-from backendai.agent.qemu_settings import MachineSettings, read_machines
-from backendai.core.errors import UserError
+from backendai.agent.backends.qemu import runner as qemu_runner
+from backendai.agent.backends.qemu import trial as qemu_trial
+from backendai.agent.backends.qemu.backend import QemuBackend
+from backendai.agent.backends.qemu.boot import BootFiles, newest_kernel, uncompressed
+from backendai.agent.backends.qemu.channel import ask as qemu_ask
+from backendai.agent.backends.qemu.command import KVM, TCG, Shape, command_of
+from backendai.agent.backends.qemu.disk import launch_words
+from backendai.agent.backends.qemu.layers import Layers
+from backendai.agent.backends.qemu.notes import describe
+from backendai.agent.backends.qemu.runner import Runner
+from backendai.agent.backends.qemu.tools import ToolMissing, Tools
+from backendai.agent.backends.qemu.trial import Acceleration
+from backendai.agent.loop.machine import Machine
+from backendai.agent.settings.config import read_settings
+from backendai.agent.settings.qemu import MachineSettings, read_machines
+from backendai.base.core.errors import UserError
 from backendai.ops.doctor import qemu as doctor_qemu
 from backendai.ops.doctor.qemu import qemu
 from tests.agent.specs import make_spec

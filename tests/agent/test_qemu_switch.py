@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from backendai.agent.backends import qemu_switch
-from backendai.agent.backends.qemu_switch import Switch, hardware_address
+from backendai.agent.backends.qemu.networks import switch as qemu_switch
+from backendai.agent.backends.qemu.networks.switch import Switch, hardware_address
 from tests.patience import patient
 
 EVERYBODY = b"\xff" * 6

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from backendai.wire.messages import KernelReport, KernelState
+from backendai.base.wire.messages import KernelReport, KernelState
 from tests.agent.node import Node
 from tests.agent.portal import make_spec
 from tests.patience import until

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from uuid import UUID, uuid4
 
-from backendai.agent.reconcile import Orders, Reconciler
-from backendai.wire.messages import Desired, KernelSighting, StopOrder, SyncDown
+from backendai.agent.loop.reconcile import Orders, Reconciler
+from backendai.base.wire.messages import Desired, KernelSighting, StopOrder, SyncDown
 
 ONE = uuid4()
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from backendai.agent.guest import shells
-from backendai.agent.guest.frames import EXIT, INPUT, STDOUT, frame, read
+from backendai.agent.guest.link.frames import EXIT, INPUT, STDOUT, frame, read
 from tests.patience import patient
 
 pytestmark = pytest.mark.asyncio

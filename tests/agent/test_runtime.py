@@ -12,15 +12,15 @@ from threading import Thread
 import aiohttp
 import pytest
 
-from backendai.agent import runtime
 from backendai.agent.backends.base import BackendError, Ended
-from backendai.agent.config import read_settings
-from backendai.agent.credentials import Credentials, load_credentials
-from backendai.agent.gateway_thread import listen
-from backendai.agent.native_mark import mark_native
-from backendai.agent.runtime import AgentRuntime
-from backendai.wire.messages import KernelSighting
-from backendai.wire.tickets import new_private_key, public_key_of, sign_ticket
+from backendai.agent.gateway.thread import listen
+from backendai.agent.loop import runtime
+from backendai.agent.loop.runtime import AgentRuntime
+from backendai.agent.settings.config import read_settings
+from backendai.agent.settings.credentials import Credentials, load_credentials
+from backendai.agent.settings.native_mark import mark_native
+from backendai.base.wire.messages import KernelSighting
+from backendai.base.wire.tickets import new_private_key, public_key_of, sign_ticket
 from tests.agent.memory_backend import MemoryBackend
 from tests.agent.portal import AGENT, DEPLOYMENT, FakePortal, make_spec
 from tests.patience import patient, until

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from backendai.agent.backends.base import Backend, BackendError, KernelGone, StartFailed
-from backendai.agent.backends.simulated import IMAGE, SimulatedBackend, SimulatedDurations
-from backendai.core.slots import Slots
+from backendai.agent.backends.simulated.backend import IMAGE, SimulatedBackend, SimulatedDurations
+from backendai.base.core.slots import Slots
 from tests.agent.backend_contract import BackendContract
 from tests.agent.contract_tools import NewSpec, ended_of
 from tests.agent.fakes import EngineDown, FailsAtOnce, FailsLate, InstantBackend, NeverStarts, SlowBackend

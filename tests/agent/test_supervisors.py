@@ -9,8 +9,8 @@ from uuid import uuid4
 import psutil
 import pytest
 
-from backendai.agent.backends.process_folder import KernelFolder
-from backendai.agent.backends.supervisors import Supervisors
+from backendai.agent.backends.native.folder import KernelFolder
+from backendai.agent.backends.native.supervisors import Supervisors
 
 
 def test_a_supervisor_is_found_and_killed_before_its_kernel_has_started(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from unittest import mock
 import pytest
 
 from backendai.agent.backends.base import Ended
-from backendai.agent.portal import PortalRefused, PortalUnreachable
-from backendai.wire.messages import SyncDown, SyncUp
+from backendai.agent.portal.client import PortalRefused, PortalUnreachable
+from backendai.base.wire.messages import SyncDown, SyncUp
 from tests.agent.memory_backend import Entry
 from tests.agent.node import Node
 from tests.agent.portal import make_spec
@@ -227,14 +227,14 @@ def test_it_logs_a_refusal_once_until_something_changes(caplog: pytest.LogCaptur
             failures = node.loop._failures
             until(lambda: (node.loop.poke(), node.loop._failures >= failures + 3)[1])
 
-    with caplog.at_level(logging.INFO, "backendai.agent.sync"):
+    with caplog.at_level(logging.INFO, "backendai.agent.loop.sync"):
         with mock.patch.object(node.portal, "sync", side_effect=refusal):
             node.loop.start()
             until(lambda: (node.loop.poke(), node.loop._failures >= 3)[1])
         refused_by(other)
         until(lambda: (node.loop.poke(), node.loop._failures == 0)[1])
         node.loop.stop(5)
-    logged = [record.getMessage() for record in caplog.records if record.name == "backendai.agent.sync"]
+    logged = [record.getMessage() for record in caplog.records if record.name == "backendai.agent.loop.sync"]
     about = [message for message in logged if "sync failed" in message or "takes syncs" in message]
     lead = "sync failed, kernels stay as they are: "
     assert about[-1] == "the portal takes syncs again"

@@ -10,10 +10,10 @@ import pytest
 from docker import APIClient
 
 from backendai.agent.backends.base import Backend, Terminal
-from backendai.agent.backends.docker import DockerBackend
-from backendai.agent.backends.process import IMAGE, ProcessBackend
-from backendai.agent.backends.process_sandbox import Isolation
-from backendai.agent.terminal import Find, read_control
+from backendai.agent.backends.docker.backend import DockerBackend
+from backendai.agent.backends.native.backend import IMAGE, ProcessBackend
+from backendai.agent.backends.native.sandbox import Isolation
+from backendai.agent.gateway.terminal import Find, read_control
 from tests.agent.contract_tools import ask, read_until
 from tests.agent.images import ensure_tmux_image
 from tests.agent.prerequisites import need_program

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from backendai.agent.backends.trees import bytes_under, make_removable, remove_tree
+from backendai.agent.backends.shared.trees import bytes_under, make_removable, remove_tree
 
 _DEEPER_THAN_ANY_STACK = 3000
 

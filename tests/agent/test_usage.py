@@ -11,22 +11,22 @@ from uuid import UUID, uuid4
 import pytest
 
 from backendai.agent.accelerators.base import ProcessUse, Use
+from backendai.agent.accelerators.counters import DeviceReadings
 from backendai.agent.accelerators.inventory import Accelerators
-from backendai.agent.accelerators.tally import DeviceReadings
-from backendai.agent.backends import kubernetes_usage
 from backendai.agent.backends.abilities import Measuring
 from backendai.agent.backends.base import BackendError
-from backendai.agent.backends.cgroup_counters import Counters, folders_of, network_bytes, read
-from backendai.agent.backends.process_folder import KernelFolder
-from backendai.agent.backends.process_runner import start_time
-from backendai.agent.backends.process_usage import readings_of
-from backendai.agent.backends.simulated import SimulatedBackend, SimulatedDurations
-from backendai.agent.readings import Reading
-from backendai.agent.usage import UsageSampler
-from backendai.core.slots import Slots
-from backendai.wire.live import DeviceUse
-from backendai.wire.messages import KernelSighting
-from backendai.wire.usage import MOST_KERNELS
+from backendai.agent.backends.kubernetes import usage as kubernetes_usage
+from backendai.agent.backends.native.folder import KernelFolder
+from backendai.agent.backends.native.runner import start_time
+from backendai.agent.backends.native.usage import readings_of
+from backendai.agent.backends.readings import Reading
+from backendai.agent.backends.shared.cgroup_counters import Counters, folders_of, network_bytes, read
+from backendai.agent.backends.simulated.backend import SimulatedBackend, SimulatedDurations
+from backendai.agent.loop.usage import UsageSampler
+from backendai.base.core.slots import Slots
+from backendai.base.wire.live import DeviceUse
+from backendai.base.wire.messages import KernelSighting
+from backendai.base.wire.usage import MOST_KERNELS
 from tests.agent.memory_backend import MemoryBackend
 from tests.agent.node import Node
 from tests.agent.portal import make_spec as make_known_spec

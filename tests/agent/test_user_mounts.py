@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import pytest
 
-from backendai.agent.backends.process_sandbox import open_to_all
+from backendai.agent.backends.native.sandbox import open_to_all
 from backendai.agent.mounts import cutting
 from tests.agent.prerequisites import need_program
 from tests.agent.test_mounts import mount_of

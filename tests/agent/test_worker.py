@@ -7,7 +7,7 @@ from uuid import uuid4
 
 from celery import Celery
 
-from backendai.agent.worker import _add_tasks
+from backendai.agent.loop.worker import _add_tasks
 
 
 def test_one_hint_starts_all_the_kernels_that_it_names() -> None:

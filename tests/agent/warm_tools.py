@@ -9,8 +9,8 @@ from pathlib import Path
 
 from docker import APIClient
 
-from backendai.agent.backends.docker import DockerBackend
-from backendai.wire.messages import KernelSpec
+from backendai.agent.backends.docker.backend import DockerBackend
+from backendai.base.wire.messages import KernelSpec
 from tests.patience import until
 
 READY = 2

@@ -11,8 +11,8 @@ from typing import Any
 
 from django.test import Client
 
-from backendai.accounts.models import User
-from backendai.accounts.services import create_token
+from backendai.domain.accounts.models import User
+from backendai.domain.accounts.services import create_token
 
 SESSIONS = "/api/v1/sessions/"
 LAUNCH = {"name": "train-1", "type": "interactive", "image": "python", "resources": {"cpu": 1, "mem": "512m"}}

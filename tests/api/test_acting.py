@@ -6,10 +6,10 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from backendai.accounts.models import Membership, ResourcePolicy, User
-from backendai.accounts.services import create_person
-from backendai.activity.models import AuditEntry
-from backendai.compute.models import ComputeSession
+from backendai.domain.accounts.models import Membership, ResourcePolicy, User
+from backendai.domain.accounts.services import create_person
+from backendai.domain.activity.models import AuditEntry
+from backendai.domain.compute.models.sessions import ComputeSession
 from tests.api.callers import LAUNCH, SESSIONS, Caller
 from tests.cast import PASSWORD, Cast
 from tests.factories import make_agent, make_group, make_image, make_session

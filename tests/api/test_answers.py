@@ -10,16 +10,16 @@ import pytest
 from django.utils import timezone
 from rest_framework import serializers
 
-from backendai.accounts.models import AccessToken, User
-from backendai.api.answers import Answer
-from backendai.api.image_bodies import ImageBody
-from backendai.api.other_bodies import AgentBody, MeBody, TokenBody
-from backendai.api.preset_bodies import PresetBody
-from backendai.api.session_bodies import KernelBody, RecordBody, SessionBody
-from backendai.api.shown_sessions import shown_kernels, shown_sessions
-from backendai.catalog.models import Image, ResourcePreset
-from backendai.cluster.models import Agent
-from backendai.compute.models import ComputeSession, Kernel, SchedulingRecord
+from backendai.domain.accounts.models import AccessToken, User
+from backendai.domain.catalog.models import Image, ResourcePreset
+from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.compute.models.sessions import ComputeSession, Kernel, SchedulingRecord
+from backendai.portal.api.catalog.image_bodies import ImageBody
+from backendai.portal.api.catalog.preset_bodies import PresetBody
+from backendai.portal.api.frame.answers import Answer
+from backendai.portal.api.other_bodies import AgentBody, MeBody, TokenBody
+from backendai.portal.api.sessions.bodies import KernelBody, RecordBody, SessionBody
+from backendai.portal.api.sessions.queries import shown_kernels, shown_sessions
 from tests.api.callers import LAUNCH, SESSIONS, Caller
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image, make_running_session, make_session

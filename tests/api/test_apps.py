@@ -8,12 +8,12 @@ import pytest
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
-from backendai.accounts.credentials import Credential, user_by
-from backendai.accounts.models import AccessToken
-from backendai.activity.models import AuditEntry
-from backendai.cluster.site import change_site
-from backendai.compute.models import ComputeSession
-from backendai.compute.services.apps import CodeRefused, read_code
+from backendai.domain.accounts.models import AccessToken
+from backendai.domain.accounts.sign_in.credentials import Credential, user_by
+from backendai.domain.activity.models import AuditEntry
+from backendai.domain.cluster.site import change_site
+from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.services.apps.of_session import CodeRefused, read_code
 from tests.api.callers import SESSIONS, Caller
 from tests.cast import Cast
 from tests.factories import make_image, make_running_session

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from backendai.compute.models import ComputeSession
-from backendai.controller.pipelines import run_pipelines
-from backendai.pipelines.models import Run
+from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.pipelines.models import Run
+from backendai.portal.loops.pipelines import run_pipelines
 from tests.api.callers import Caller
 from tests.cast import Cast
 from tests.factories import make_group, make_image

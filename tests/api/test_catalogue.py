@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from backendai.accounts.models import AccessToken
-from backendai.catalog.models import ResourcePreset
-from backendai.cluster.models import Agent
+from backendai.domain.accounts.models import AccessToken
+from backendai.domain.catalog.models import ResourcePreset
+from backendai.domain.cluster.models.groups import Agent
 from tests.api.callers import SESSIONS, Caller
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image, make_running_session, make_session

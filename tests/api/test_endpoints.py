@@ -9,8 +9,8 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from backendai.activity.models import AuditEntry
-from backendai.serving.models import Endpoint, EndpointToken, State
+from backendai.domain.activity.models import AuditEntry
+from backendai.domain.serving.models import Endpoint, EndpointToken, State
 from tests.cast import Cast
 from tests.factories import make_group, make_image
 from tests.serving.world import World, make_endpoint, states_of

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from backendai.accounts.models import User
+from backendai.domain.accounts.models import User
 from tests.api.callers import Caller
 from tests.cast import Cast
 from tests.test_census import PUBLIC_KEY

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from backendai.compute.models import ComputeSession
-from backendai.planning import turns
+from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.planning import turns
 from tests.api.callers import LAUNCH, SESSIONS, Caller
 from tests.factories import make_agent, make_image, make_running_session, make_session
 

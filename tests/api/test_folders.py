@@ -13,11 +13,11 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from backendai.accounts.models import Membership, ResourcePolicy
-from backendai.accounts.services import create_token
-from backendai.compute.mount_models import SessionMount
-from backendai.storage.models import Folder, FolderSize, StorageHost
-from backendai.storage.services import create_folder
+from backendai.domain.accounts.models import Membership, ResourcePolicy
+from backendai.domain.accounts.services import create_token
+from backendai.domain.compute.models.mounts import SessionMount
+from backendai.domain.storage.models import Folder, FolderSize, StorageHost
+from backendai.domain.storage.services import create_folder
 from tests.api.callers import Caller
 from tests.cast import Cast
 from tests.factories import make_session

@@ -10,10 +10,10 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from backendai.accounts.models import AccessToken
-from backendai.api.parsing import LARGEST_BODY
-from backendai.compute.models import ComputeSession
-from backendai.core.errors import PlatformError
+from backendai.base.core.errors import PlatformError
+from backendai.domain.accounts.models import AccessToken
+from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.portal.api.frame.parsing import LARGEST_BODY
 from tests.api.callers import LAUNCH, SESSIONS, Caller
 from tests.cast import Cast
 from tests.factories import make_group, make_image
@@ -173,7 +173,7 @@ def test_it_shows_our_own_faults_by_id_only(
     def fail(*_: Any, **__: Any) -> None:
         raise error
 
-    monkeypatch.setattr("backendai.api.views.sessions.launch_session", fail)
+    monkeypatch.setattr("backendai.portal.api.sessions.views.launch_session", fail)
     answer = alice.post(SESSIONS, LAUNCH)
     assert (answer.status_code, answer.json()["code"]) == (status, code)
     assert "hunter2" not in answer.content.decode()

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from backendai.accounts.models import ResourcePolicy
-from backendai.compute.models import ComputeSession, SchedulingRecord
-from backendai.compute.services.reports import kernel_reported
-from backendai.compute.services.waits import Waiting, note_waits
-from backendai.core.messages import Message
-from backendai.wire.messages import KernelState
+from backendai.base.core.messages import Message
+from backendai.base.wire.messages import KernelState
+from backendai.domain.accounts.models import ResourcePolicy
+from backendai.domain.compute.models.sessions import ComputeSession, SchedulingRecord
+from backendai.domain.compute.services.life.reports import kernel_reported
+from backendai.domain.compute.services.placing.waits import Waiting, note_waits
 from tests.api.callers import SESSIONS, Caller
 from tests.cast import Cast
 from tests.factories import make_agent, make_running_session, make_session, make_sessions, place, report_of

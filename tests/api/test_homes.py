@@ -14,11 +14,11 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.test import AsyncClient
 
-from backendai.agent.backends import simulated_guest
+from backendai.agent.backends.simulated import guest as simulated_guest
 from backendai.agent.guest.guest import Guest
-from backendai.compute.models import ComputeSession
-from backendai.gateways import guests, homes
-from backendai.wire import runs
+from backendai.base.wire import runs
+from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.gates.gateways import guests, homes
 from tests.api.callers import SESSIONS, Caller
 from tests.api.test_runs import node
 from tests.cast import Cast
@@ -137,6 +137,6 @@ def test_an_agent_of_an_older_version_is_named(
     cast: Cast, session: ComputeSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     older = runs.OPERATIONS - {"list"}
-    monkeypatch.setattr("backendai.agent.gateway_guest.OPERATIONS", older)
+    monkeypatch.setattr("backendai.agent.gateway.guest.OPERATIONS", older)
     refused = Caller(cast.alice).get(f"{SESSIONS}{session.pk}/entries/")
     assert (refused.status_code, refused.json()["code"]) == (409, "agent-too-old")

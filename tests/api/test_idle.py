@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from backendai.cluster.models import IdleChecker
-from backendai.compute.models import ComputeSession
-from backendai.compute.services.traffic import note_traffic
-from backendai.controller import idle
+from backendai.domain.cluster.models.groups import IdleChecker
+from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.services.records.traffic import note_traffic
+from backendai.portal.loops import idle
 from tests.api.callers import Caller
 from tests.cast import Cast
 from tests.controller.clocks import passes_went_on_until

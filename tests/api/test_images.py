@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from backendai.catalog.models import Image
+from backendai.domain.catalog.models import Image
 from tests.api.callers import Caller
 from tests.cast import Cast
 from tests.factories import make_image

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from backendai.activity import jobs
+from backendai.domain.activity import jobs
 from tests.api.callers import Caller
 from tests.cast import Cast
 

@@ -13,12 +13,12 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from backendai.accounts.models import AccessToken, KeyPair
-from backendai.accounts.services import create_token
-from backendai.accounts.services.key_pairs import create_key_pair
-from backendai.accounts.signatures import Signed, sign
-from backendai.activity.models import AuditEntry
-from backendai.compute.models import ComputeSession
+from backendai.domain.accounts.models import AccessToken, KeyPair
+from backendai.domain.accounts.services import create_token
+from backendai.domain.accounts.services.key_pairs import create_key_pair
+from backendai.domain.accounts.sign_in.signatures import Signed, sign
+from backendai.domain.activity.models import AuditEntry
+from backendai.domain.compute.models.sessions import ComputeSession
 from tests.api.callers import LAUNCH, SESSIONS, Caller
 from tests.cast import Cast
 from tests.factories import make_group, make_image

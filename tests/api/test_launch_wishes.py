@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from backendai.accounts.models import ResourcePolicy
-from backendai.compute.models import ComputeSession
+from backendai.domain.accounts.models import ResourcePolicy
+from backendai.domain.compute.models.sessions import ComputeSession
 from tests.api.callers import LAUNCH, SESSIONS, Caller
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image, make_session

@@ -8,13 +8,13 @@ import pytest
 from django.conf import settings
 from django.utils import timezone
 
-from backendai.catalog.models import Image
-from backendai.cluster.models import Agent
-from backendai.compute.models import ComputeSession, Kernel
-from backendai.compute.services.logs import save_log
-from backendai.compute.services.reports import kernel_reported
-from backendai.wire.messages import KernelState
-from backendai.wire.tickets import public_key_of, read_ticket
+from backendai.base.wire.messages import KernelState
+from backendai.base.wire.tickets import public_key_of, read_ticket
+from backendai.domain.catalog.models import Image
+from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.compute.models.sessions import ComputeSession, Kernel
+from backendai.domain.compute.services.life.reports import kernel_reported
+from backendai.domain.compute.services.records.logs import save_log
 from tests.api.callers import SESSIONS, Caller, log_gateway
 from tests.cast import Cast
 from tests.factories import make_agent, make_running_session, make_session, report_of

@@ -7,10 +7,10 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from backendai.cluster.joining import join_agent
-from backendai.cluster.models import Agent, ResourceGroup
-from backendai.cluster.services import agent_of_token
-from backendai.wire.messages import JoinUp
+from backendai.base.wire.messages import JoinUp
+from backendai.domain.cluster.joining import join_agent
+from backendai.domain.cluster.models.groups import Agent, ResourceGroup
+from backendai.domain.cluster.services import agent_of_token
 from tests.api.callers import LAUNCH, SESSIONS, Caller
 from tests.cast import Cast
 from tests.certificates import certificate

@@ -13,7 +13,7 @@ from django.urls import get_resolver
 from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 
-from backendai.api.parsing import BoundedSerializer, DayField, MomentField
+from backendai.portal.api.frame.parsing import BoundedSerializer, DayField, MomentField
 from tests.api.callers import LAUNCH, SESSIONS, Caller
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image, make_running_session
@@ -51,7 +51,7 @@ def fields_of(field: Any, name: str) -> Iterator[tuple[str, Any]]:
 def of_requests() -> dict[str, Any]:
     """Return every number and date that a request can name."""
     assert get_resolver().url_patterns  # loads the views
-    kinds = [one for one in kinds_of(serializers.Serializer) if one.__module__.startswith("backendai.api")]
+    kinds = [one for one in kinds_of(serializers.Serializer) if one.__module__.startswith("backendai.portal.api")]
     asked = [one for one in kinds if issubclass(one, BoundedSerializer) or one.__name__.endswith("Query")]
     timed = DAYS | serializers.DurationField
     found = {name: field for one in asked for name, field in fields_of(one(), one.__name__) if not field.read_only}

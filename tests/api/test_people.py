@@ -10,8 +10,8 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
-from backendai.accounts.models import Invitation, Membership, Project, ResourcePolicy, User
-from backendai.accounts.services import NewUser, accept_as_new, create_user, digest_of
+from backendai.domain.accounts.models import Invitation, Membership, Project, ResourcePolicy, User
+from backendai.domain.accounts.services import NewUser, accept_as_new, create_user, digest_of
 from tests.accounts.world import World, make_world
 from tests.api.callers import Caller
 from tests.cast import PASSWORD
@@ -185,7 +185,7 @@ def test_a_mail_server_that_refuses_leaves_the_link(
     def refuse(*_: Any, **__: Any) -> None:
         raise OSError("no route")
 
-    monkeypatch.setattr("backendai.accounts.invitation_links.send_mail", refuse)
+    monkeypatch.setattr("backendai.domain.accounts.invitation_links.send_mail", refuse)
     made = Caller(world.bob).post(INVITATIONS, {"email": "new@example.com", "project": "vision"}).json()
     assert made["mailed"] is False
     text = made["link"].rstrip("/").rpartition("/")[2]

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from backendai.accounts.models import Domain, KeyPair, PolicyDefault, Project, ResourcePolicy, User
-from backendai.activity.models import AuditEntry
-from backendai.compute.models import ComputeSession
-from backendai.compute.status import Status
-from backendai.controller.loops import schedule_group
+from backendai.domain.accounts.models import Domain, KeyPair, PolicyDefault, Project, ResourcePolicy, User
+from backendai.domain.activity.models import AuditEntry
+from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.status import Status
+from backendai.portal.loops.loops import schedule_group
 from tests.api.callers import Caller
 from tests.cast import Cast
 from tests.factories import make_agent, make_running_session, make_session

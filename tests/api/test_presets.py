@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from backendai.accounts.models import ResourcePolicy
-from backendai.catalog.models import ResourcePreset
+from backendai.domain.accounts.models import ResourcePolicy
+from backendai.domain.catalog.models import ResourcePreset
 from tests.api.callers import Caller
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_running_session

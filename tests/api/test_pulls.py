@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from backendai.catalog.models import ImagePull
+from backendai.domain.catalog.models import ImagePull
 from tests.api.callers import Caller
 from tests.cast import Cast
 from tests.factories import make_agent, make_image

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from backendai.catalog.models import Registry
+from backendai.domain.catalog.models import Registry
 from tests.api.callers import Caller
 from tests.cast import Cast
 

@@ -17,16 +17,16 @@ from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.test import Client
 
-from backendai.accounts.models import User
-from backendai.activity.models import AuditEntry
-from backendai.agent.backends.simulated import SimulatedBackend, SimulatedDurations
-from backendai.agent.gateway import Gateway, GatewayView
-from backendai.agent.roster import Roster
-from backendai.cluster.models import Agent
-from backendai.compute.models import ComputeSession
-from backendai.core.slots import Slots
-from backendai.gateways import guests
-from backendai.wire.tickets import public_key_of
+from backendai.agent.backends.simulated.backend import SimulatedBackend, SimulatedDurations
+from backendai.agent.gateway.server import Gateway, GatewayView
+from backendai.agent.kernel_index import Roster
+from backendai.base.core.slots import Slots
+from backendai.base.wire.tickets import public_key_of
+from backendai.domain.accounts.models import User
+from backendai.domain.activity.models import AuditEntry
+from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.gates.gateways import guests
 from tests.agent.specs import make_spec
 from tests.api.callers import SESSIONS, Caller
 from tests.cast import Cast

@@ -11,7 +11,7 @@ from django.core.management import call_command
 from django.test import Client
 from drf_spectacular.generators import SchemaGenerator
 
-from backendai.api.views import documents
+from backendai.portal.api.frame import documents
 from tests.cast import Cast
 
 

@@ -9,8 +9,8 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from backendai.compute.models import ComputeSession
-from backendai.compute.status import Status
+from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.status import Status
 from tests.api.callers import LAUNCH, SESSIONS, Caller
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image, make_running_session, make_session, make_sessions

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from backendai.accounts.models import Domain, Membership, User
-from backendai.compute.models import ComputeSession
-from backendai.templates.models import Template, TemplateVersion
+from backendai.domain.accounts.models import Domain, Membership, User
+from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.templates.models import Template, TemplateVersion
 from tests.api.callers import SESSIONS, Caller
 from tests.cast import Cast
 from tests.factories import make_agent, make_image

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from backendai.accounts.models import ResourcePolicy
-from backendai.catalog.models import Image
-from backendai.cluster.groups import change_group
-from backendai.cluster.models import SlotType
-from backendai.cluster.slot_types import check_known
-from backendai.core.errors import UserError
+from backendai.base.core.errors import UserError
+from backendai.domain.accounts.models import ResourcePolicy
+from backendai.domain.catalog.models import Image
+from backendai.domain.cluster.groups.changes import change_group
+from backendai.domain.cluster.models.groups import SlotType
+from backendai.domain.cluster.slot_types import check_known
 from tests.api.callers import LAUNCH, SESSIONS, Caller
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image

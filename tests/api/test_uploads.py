@@ -12,12 +12,12 @@ from asgiref.sync import sync_to_async
 from asgiref.testing import ApplicationCommunicator
 
 from backendai import asgi
-from backendai.accounts.models import User
-from backendai.accounts.services.key_pairs import create_key_pair
-from backendai.accounts.signatures import Signed, sign
-from backendai.api.views import execute
-from backendai.compute.models import ComputeSession
-from backendai.gateways.guests import GuestTarget
+from backendai.domain.accounts.models import User
+from backendai.domain.accounts.services.key_pairs import create_key_pair
+from backendai.domain.accounts.sign_in.signatures import Signed, sign
+from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.gates.gateways.guests import GuestTarget
+from backendai.portal.api.sessions import execute
 from tests.cast import Cast
 from tests.factories import make_running_session
 from tests.patience import patient

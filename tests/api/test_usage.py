@@ -8,8 +8,8 @@ from uuid import uuid4
 import pytest
 from django.utils import timezone
 
-from backendai.compute.models import ComputeSession, Kernel
-from backendai.usage.models import UsageSample
+from backendai.domain.compute.models.sessions import ComputeSession, Kernel
+from backendai.domain.usage.models import UsageSample
 from tests.api.callers import SESSIONS, Caller
 from tests.cast import Cast
 from tests.factories import make_running_session

@@ -19,19 +19,19 @@ from django.conf import settings
 from django.utils import timezone
 
 from backendai.agent.backends.base import KernelGone
-from backendai.agent.gateway import Gateway, GatewayView
-from backendai.agent.roster import Roster
-from backendai.appproxy.server import serving
-from backendai.cluster.models import Agent
-from backendai.compute.models import Kernel
-from backendai.compute.services.reports import kernel_reported
-from backendai.controller import loops
-from backendai.controller.serving import run_serving
-from backendai.serving.models import Endpoint, Replica, State
-from backendai.serving.moves import grow_versions
-from backendai.serving.services.tokens import create_token
-from backendai.wire.messages import KernelState
-from backendai.wire.tickets import public_key_of
+from backendai.agent.gateway.server import Gateway, GatewayView
+from backendai.agent.kernel_index import Roster
+from backendai.base.wire.messages import KernelState
+from backendai.base.wire.tickets import public_key_of
+from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.compute.models.sessions import Kernel
+from backendai.domain.compute.services.life.reports import kernel_reported
+from backendai.domain.serving.models import Endpoint, Replica, State
+from backendai.domain.serving.moves import grow_versions
+from backendai.domain.serving.services.tokens import create_token
+from backendai.gates.appproxy.server import serving
+from backendai.portal.loops import loops
+from backendai.portal.loops.serving import run_serving
 from tests.agent.fake_services import FakeServices
 from tests.agent.memory_backend import Entry, MemoryBackend
 from tests.cast import make_cast

@@ -17,14 +17,14 @@ from django.test import Client
 from django.utils import timezone
 from yarl import URL
 
-from backendai.accounts.credentials import Credential
-from backendai.accounts.models import User
-from backendai.appproxy.server import serving
-from backendai.storage.file_origins import file_host, make_file_entry
-from backendai.storage.models import Folder, StorageHost
-from backendai.storage.status import FolderStatus
-from backendai.wire.folder_tickets import FolderTicket, read_folder_ticket
-from backendai.wire.tickets import public_key_of
+from backendai.base.wire.folder_tickets import FolderTicket, read_folder_ticket
+from backendai.base.wire.tickets import public_key_of
+from backendai.domain.accounts.models import User
+from backendai.domain.accounts.sign_in.credentials import Credential
+from backendai.domain.storage.file_origins import file_host, make_file_entry
+from backendai.domain.storage.models import Folder, StorageHost
+from backendai.domain.storage.status import FolderStatus
+from backendai.gates.appproxy.server import serving
 from tests.cast import Cast, make_cast
 
 PORTAL = "portal.example.org"

@@ -19,15 +19,15 @@ from django.test import Client
 from django.utils import timezone
 from yarl import URL
 
-from backendai.accounts.credentials import Credential
-from backendai.accounts.models import User
-from backendai.agent.gateway import Gateway, GatewayView
-from backendai.agent.roster import Roster
-from backendai.appproxy.server import serving
-from backendai.cluster.models import Agent
-from backendai.compute.models import ComputeSession, Kernel
-from backendai.compute.services.apps import host_of, make_entry
-from backendai.wire.tickets import public_key_of
+from backendai.agent.gateway.server import Gateway, GatewayView
+from backendai.agent.kernel_index import Roster
+from backendai.base.wire.tickets import public_key_of
+from backendai.domain.accounts.models import User
+from backendai.domain.accounts.sign_in.credentials import Credential
+from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.compute.models.sessions import ComputeSession, Kernel
+from backendai.domain.compute.services.apps.of_session import host_of, make_entry
+from backendai.gates.appproxy.server import serving
 from tests.agent.fake_services import FakeServices
 from tests.agent.memory_backend import Entry, MemoryBackend
 from tests.cast import Cast, make_cast

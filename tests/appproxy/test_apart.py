@@ -12,9 +12,9 @@ from asgiref.sync import sync_to_async
 from django.test import Client
 from django.utils import timezone
 
-from backendai.accounts.credentials import Credential
-from backendai.cluster.site import change_site
-from backendai.compute.services.public_apps import open_to_everybody
+from backendai.domain.accounts.sign_in.credentials import Credential
+from backendai.domain.cluster.site import change_site
+from backendai.domain.compute.services.apps.public import open_to_everybody
 from tests.appproxy.stage import Stage, lead_to, stage
 from tests.appproxy.test_raw import send
 from tests.patience import patient

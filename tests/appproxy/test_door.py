@@ -17,17 +17,17 @@ from asgiref.sync import sync_to_async
 from django.conf import settings as configured
 from django.utils import timezone
 
-from backendai.accounts.credentials import Credential
-from backendai.accounts.models import User
-from backendai.accounts.services import create_token, digest_of, revoke_token
-from backendai.activity.models import AuditEntry
-from backendai.appproxy.models import AppGrant
-from backendai.cluster.app_domains import origin_of
-from backendai.cluster.models import Agent, ResourceGroup
-from backendai.compute.models import ComputeSession
-from backendai.compute.services.apps import host_of
-from backendai.compute.services.ending import terminate_session
-from backendai.gateways import guard
+from backendai.domain.accounts.models import User
+from backendai.domain.accounts.services import create_token, digest_of, revoke_token
+from backendai.domain.accounts.sign_in.credentials import Credential
+from backendai.domain.activity.models import AuditEntry
+from backendai.domain.cluster.app_domains import origin_of
+from backendai.domain.cluster.models.groups import Agent, ResourceGroup
+from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.services.apps.of_session import host_of
+from backendai.domain.compute.services.life.ending import terminate_session
+from backendai.gates.appproxy.models import AppGrant
+from backendai.gates.gateways import guard
 from tests.appproxy.stage import Stage, stage
 from tests.patience import patient
 

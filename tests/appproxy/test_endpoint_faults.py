@@ -15,17 +15,17 @@ from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.db import InterfaceError
 
-from backendai.appproxy import server as server_module
-from backendai.appproxy.endpoints import keeper as keeper_module
-from backendai.appproxy.endpoints import probes as probes_module
-from backendai.appproxy.endpoints import service as service_module
-from backendai.appproxy.endpoints.replicas import FRESH_SECONDS, Known
-from backendai.gateways.targets import Target
-from backendai.gateways.tunnel import NoTunnel, TunnelConnector, address_through, new_client
-from backendai.serving.endpoint_table import ReplicaEntry
-from backendai.serving.models import DesiredState, Endpoint, ReplicaSight
-from backendai.serving.services.endpoints import set_wish
-from backendai.serving.services.tokens import create_token, revoke_token
+from backendai.domain.serving.endpoint_table import ReplicaEntry
+from backendai.domain.serving.models import DesiredState, Endpoint, ReplicaSight
+from backendai.domain.serving.services.endpoints import set_wish
+from backendai.domain.serving.services.tokens import create_token, revoke_token
+from backendai.gates.appproxy import server as server_module
+from backendai.gates.appproxy.endpoints import probes as probes_module
+from backendai.gates.appproxy.endpoints import service as service_module
+from backendai.gates.appproxy.endpoints import table_cache as keeper_module
+from backendai.gates.appproxy.endpoints.replicas import FRESH_SECONDS, Known
+from backendai.gates.gateways.targets import Target
+from backendai.gates.gateways.tunnel import NoTunnel, TunnelConnector, address_through, new_client
 from tests.appproxy.endpoint_stage import Stage, endpoint_stage
 from tests.patience import patient
 

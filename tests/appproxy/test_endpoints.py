@@ -17,12 +17,12 @@ from django.conf import settings
 from django.db import DatabaseError
 from django.utils import timezone
 
-from backendai.accounts.ends import set_active
-from backendai.appproxy.endpoints import keeper as keeper_module
-from backendai.appproxy.endpoints import service as service_module
-from backendai.serving.models import DesiredState, Endpoint, Replica, State
-from backendai.serving.services.endpoints import change_endpoint, set_wish
-from backendai.serving.services.tokens import create_token, revoke_token
+from backendai.domain.accounts.sign_in.revocation import set_active
+from backendai.domain.serving.models import DesiredState, Endpoint, Replica, State
+from backendai.domain.serving.services.endpoints import change_endpoint, set_wish
+from backendai.domain.serving.services.tokens import create_token, revoke_token
+from backendai.gates.appproxy.endpoints import service as service_module
+from backendai.gates.appproxy.endpoints import table_cache as keeper_module
 from tests.appproxy.endpoint_stage import endpoint_stage
 from tests.patience import patient
 from tests.serving.world import a_revision, make_endpoint

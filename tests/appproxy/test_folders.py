@@ -12,10 +12,10 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.utils import timezone
 
-from backendai.accounts.services import create_token
-from backendai.appproxy import file_relay, relay
-from backendai.storage.models import Folder, FolderGrant, StorageHost
-from backendai.storage.status import FolderStatus, Rights
+from backendai.domain.accounts.services import create_token
+from backendai.domain.storage.models import Folder, FolderGrant, StorageHost
+from backendai.domain.storage.status import FolderStatus, Rights
+from backendai.gates.appproxy import file_relay, relay
 from tests.appproxy.folder_stage import PORTAL_ORIGIN, FolderStage, folder_stage
 from tests.patience import patient
 

@@ -13,13 +13,13 @@ from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.utils import timezone
 
-from backendai.core.storage_layout import Marker, write_marker
+from backendai.base.paths.storage_layout import Marker, write_marker
+from backendai.base.wire.tickets import public_key_of
+from backendai.domain.storage.models import StorageHost
+from backendai.domain.storage.services import create_folder
+from backendai.domain.storage.status import FolderStatus
 from backendai.files.config import FilesSettings
-from backendai.files.server import create_app, create_server
-from backendai.storage.models import StorageHost
-from backendai.storage.services import create_folder
-from backendai.storage.status import FolderStatus
-from backendai.wire.tickets import public_key_of
+from backendai.files.http.server import create_app, create_server
 from tests.appproxy.folder_stage import folder_stage
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.asyncio]

@@ -12,9 +12,9 @@ from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.db import DatabaseError
 
-from backendai.appproxy.endpoints import keeper as keeper_module
-from backendai.appproxy.endpoints import service as service_module
-from backendai.serving.services.tokens import create_token
+from backendai.domain.serving.services.tokens import create_token
+from backendai.gates.appproxy.endpoints import service as service_module
+from backendai.gates.appproxy.endpoints import table_cache as keeper_module
 from tests.appproxy.endpoint_stage import Stage, endpoint_stage
 from tests.serving.world import a_revision, make_endpoint
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from backendai.appproxy import patient, relay
+from backendai.gates.appproxy import connection_limits as patient
+from backendai.gates.appproxy import relay
 from tests.appproxy.stage import Stage, stage
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.asyncio]

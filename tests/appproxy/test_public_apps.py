@@ -12,13 +12,13 @@ from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.utils import timezone
 
-from backendai.accounts.models import User
-from backendai.cluster.models import ResourceGroup
-from backendai.cluster.site import change_site
-from backendai.compute.models import PublicApp
-from backendai.compute.services.ending import terminate_session
-from backendai.compute.services.public_apps import close_to_others, open_to_everybody
-from backendai.gateways import guard
+from backendai.domain.accounts.models import User
+from backendai.domain.cluster.models.groups import ResourceGroup
+from backendai.domain.cluster.site import change_site
+from backendai.domain.compute.models.sessions import PublicApp
+from backendai.domain.compute.services.apps.public import close_to_others, open_to_everybody
+from backendai.domain.compute.services.life.ending import terminate_session
+from backendai.gates.gateways import guard
 from tests.appproxy.stage import Stage, stage
 from tests.patience import patient
 

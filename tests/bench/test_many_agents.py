@@ -8,12 +8,12 @@ from uuid import uuid4
 
 import pytest
 
-from backendai.agent.backends.simulated import SimulatedBackend, SimulatedDurations
-from backendai.agent.portal import PortalRefused, PortalUnreachable
-from backendai.agent.roster import Roster
-from backendai.core.errors import UserError
-from backendai.core.slots import Slots
-from backendai.wire.messages import Desired, KernelReport, KernelSpec, KernelState, StopOrder, SyncDown
+from backendai.agent.backends.simulated.backend import SimulatedBackend, SimulatedDurations
+from backendai.agent.kernel_index import Roster
+from backendai.agent.portal.client import PortalRefused, PortalUnreachable
+from backendai.base.core.errors import UserError
+from backendai.base.core.slots import Slots
+from backendai.base.wire.messages import Desired, KernelReport, KernelSpec, KernelState, StopOrder, SyncDown
 from bench.many_agents.client import FleetClient
 from bench.many_agents.fleet import Fleet
 from bench.many_agents.joining import ensure_fleet_joined, node_names

@@ -13,14 +13,14 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from backendai.catalog.models import ImageOnAgent
-from backendai.cluster.joining import create_join_token, join_agent
-from backendai.cluster.models import Agent
-from backendai.compute.models import Kernel
-from backendai.compute.services.kernel_specs import spec_for
-from backendai.compute.services.logs import saved_log
-from backendai.compute.status import Status
-from backendai.wire.messages import ImageSighting, JoinUp, KernelReport, KernelSighting, KernelState, SyncUp
+from backendai.base.wire.messages import ImageSighting, JoinUp, KernelReport, KernelSighting, KernelState, SyncUp
+from backendai.domain.catalog.models import ImageOnAgent
+from backendai.domain.cluster.joining import create_join_token, join_agent
+from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.compute.models.sessions import Kernel
+from backendai.domain.compute.services.agents.kernel_specs import spec_for
+from backendai.domain.compute.services.records.logs import saved_log
+from backendai.domain.compute.status import Status
 from bench.many_agents.messages import FLEET_WORDS, FleetAnswer, FleetDown, FleetNode, FleetUp, KernelLogTail
 from tests.cast import Cast
 from tests.factories import make_group, make_session, place

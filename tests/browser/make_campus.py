@@ -9,19 +9,19 @@ from uuid import uuid4
 
 from django.utils import timezone
 
-from backendai.accounts.models import AccessToken, Domain, Membership, Project, ResourcePolicy, User
-from backendai.accounts.services import Invitee, create_person, create_token, get_or_create_project, invite
-from backendai.accounts.services.environments import add_ssh_key, save_dotfile, set_bootstrap_script
-from backendai.activity.jobs import start_job
-from backendai.catalog.models import Image, Registry, ResourcePreset
-from backendai.cluster.joining import create_join_token
-from backendai.cluster.models import Agent, Announcement, IdleChecker, JoinToken, ResourceGroup, SlotType
-from backendai.cluster.site import change_site
-from backendai.compute.models import UnknownKernel
-from backendai.storage.models import StorageHost
-from backendai.storage.services import create_folder
-from backendai.templates.models import Template
-from backendai.templates.services.publishing import TemplateWish, create_template, publish_version
+from backendai.domain.accounts.models import AccessToken, Domain, Membership, Project, ResourcePolicy, User
+from backendai.domain.accounts.services import Invitee, create_person, create_token, get_or_create_project, invite
+from backendai.domain.accounts.services.environments import add_ssh_key, save_dotfile, set_bootstrap_script
+from backendai.domain.activity.jobs import start_job
+from backendai.domain.catalog.models import Image, Registry, ResourcePreset
+from backendai.domain.cluster.joining import create_join_token
+from backendai.domain.cluster.models.groups import Agent, Announcement, IdleChecker, JoinToken, ResourceGroup, SlotType
+from backendai.domain.cluster.site import change_site
+from backendai.domain.compute.models.sessions import UnknownKernel
+from backendai.domain.storage.models import StorageHost
+from backendai.domain.storage.services import create_folder
+from backendai.domain.templates.models import Template
+from backendai.domain.templates.services.publishing import TemplateWish, create_template, publish_version
 from tests.browser.people import ADMIN, ALICE, CHARLIE, EMOJI, PASSWORD, RIGHT_TO_LEFT, SCRIPT
 
 _KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBfUnj+GtUOU8bLyGpsMGbeXBQoxN5nKYhzaI9X6N3rU"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from backendai.accounts.models import User
-from backendai.storage.models import Folder
+from backendai.domain.accounts.models import User
+from backendai.domain.storage.models import Folder
 from tests.browser.people import ALICE
 from tests.mount_tools import ready_folder, storage_host
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from backendai.cluster.idle import Places, write_checker
-from backendai.cluster.models import IdleChecker
+from backendai.domain.cluster.idle.checkers import Places, write_checker
+from backendai.domain.cluster.models.groups import IdleChecker
 
 _NAME = "news-of-idleness"
 

@@ -20,7 +20,7 @@ from tests.system.platform import Platform
 pytestmark = [pytest.mark.browser, pytest.mark.docker, pytest.mark.system]
 _IMAGE = ("local/backendai-launched", "latest")
 _ADD_IMAGE = """
-from backendai.catalog.models import Image
+from backendai.domain.catalog.models import Image
 labels = {{"ai.backend.service-ports": "board:http:[7001],db:tcp:[5432]", "ai.backend.app.board.title": "Board",
     "ai.backend.app.board.arguments": "--folder=/etc", "ai.backend.app.board.category": "machine-learning"}}
 told = {{"reference": "{}", "minimum": {{"cpu": "0.1"}}, "labels": labels}}

@@ -21,12 +21,12 @@ _ATTACKS = (Path(__file__).parent / "attacks.js").read_text()
 pytestmark = [pytest.mark.browser, pytest.mark.docker, pytest.mark.system]
 _IMAGE = ("local/backendai-notes", "latest")
 _ADD_IMAGE = """
-from backendai.catalog.models import Image
+from backendai.domain.catalog.models import Image
 told = {{"reference": "{}", "minimum": {{"cpu": "0.1"}}, "labels": {{"ai.backend.service-ports": "{}"}}}}
 Image.objects.update_or_create(name="notes", defaults=told)
 """
 _ALLOW_PUBLIC_APPS = """
-from backendai.cluster.site_models import SiteSetting
+from backendai.domain.cluster.models.site import SiteSetting
 SiteSetting.objects.update_or_create(name="public_apps", defaults={"value": True})
 """
 

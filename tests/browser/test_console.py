@@ -64,7 +64,7 @@ Page()
 """
 _IMAGE = ("local/backendai-plain-python", "latest")
 _ADD_IMAGE = """
-from backendai.catalog.models import Image
+from backendai.domain.catalog.models import Image
 Image.objects.update_or_create(name="plain-python", defaults={{"reference": "{}", "minimum": {{"cpu": "0.1"}}}})
 """
 

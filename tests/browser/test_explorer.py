@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, Route, expect
 
-from backendai.core.storage_layout import MARKER
+from backendai.base.paths.storage_layout import MARKER
 from tests.browser.conftest import Campus, Visit
 from tests.browser.people import ALICE
 from tests.browser.visitor import wait_until

@@ -19,7 +19,7 @@ from docker import APIClient
 from playwright.sync_api import Page, expect
 
 from backendai.agent.mounts.rules import KERNEL_USER
-from backendai.core.storage_layout import folder_path
+from backendai.base.paths.storage_layout import folder_path
 from tests.agent.images import ensure_tmux_image
 from tests.browser.chromium import Chromium
 from tests.browser.conftest import Visit

@@ -19,7 +19,7 @@ from tests.system.platform import Platform
 pytestmark = [pytest.mark.browser, pytest.mark.docker, pytest.mark.system]
 THIRD = "third line\n"
 _ADD_IMAGE = """
-from backendai.catalog.models import Image
+from backendai.domain.catalog.models import Image
 Image.objects.update_or_create(name="plain-python", defaults={{"reference": "{}", "minimum": {{"cpu": "0.1"}}}})
 """
 

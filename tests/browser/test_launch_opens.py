@@ -28,7 +28,7 @@ _LABEL = "jupyterlab:http:[8000]"
 # Its title is the first of all, so that a new form begins with it.
 _ADD_IMAGE = """
 import time
-from backendai.catalog.models import Image, ImageOnAgent
+from backendai.domain.catalog.models import Image, ImageOnAgent
 labels = {{"ai.backend.service-ports": "{1}"}}
 told = {{"reference": "{0}", "minimum": {{"cpu": "0.1"}}, "title": "1 Lab", "labels": labels}}
 Image.objects.update_or_create(name="a-lab", defaults=told)
@@ -57,7 +57,8 @@ def lab(platform: Platform, alice: Client) -> Iterator[str]:
         "shell",
         "--no-imports",
         "-c",
-        'from backendai.catalog.models import Image; Image.objects.filter(name="a-lab").update(is_enabled=False)',
+        "from backendai.domain.catalog.models import Image\n"
+        "Image.objects.filter(name='a-lab').update(is_enabled=False)",
     )
     assert gone.returncode == 0, gone.stderr
     engine.remove_image(image, force=True)

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 from docker import APIClient
 
-from backendai.agent.backends.qemu_command import TCG
-from backendai.agent.backends.qemu_start import slowness
-from backendai.agent.service_host import ServiceHost
+from backendai.agent.backends.qemu.command import TCG
+from backendai.agent.backends.qemu.start import slowness
+from backendai.agent.backends.service_host import ServiceHost
 from tests.agent.images import ensure_tmux_image
 from tests.agent.qemu_bed import machine_settings
 from tests.browser.chromium import Chromium

@@ -38,7 +38,7 @@ def one_core_left(alice: Client) -> Iterator[Body]:
 @pytest.fixture
 def nobody_is_passed(platform: Platform) -> Iterator[None]:
     """A session that has waited for many passes keeps its place: otherwise it lets others pass after ten, in 20 s."""
-    group = "from backendai.cluster.models import ResourceGroup as G; "
+    group = "from backendai.domain.cluster.models.groups import ResourceGroup as G; "
     change = group + "print(G.objects.get().retries_to_skip); G.objects.update(retries_to_skip={})"
     before = platform.manage("shell", "--no-imports", "-c", change.format(0))
     assert before.returncode == 0, before.stderr

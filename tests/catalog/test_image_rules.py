@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from backendai.accounts.models import Domain, User
-from backendai.activity.models import AuditEntry
-from backendai.catalog.images import change_image, delete_image, set_aliases
-from backendai.catalog.models import Image, ImageAlias
-from backendai.catalog.services import record_images
-from backendai.compute.services.apps import apps_of
-from backendai.compute.services.create import create_session
-from backendai.compute.services.kernel_specs import spec_for
-from backendai.compute.spec import SessionSpec
-from backendai.core.errors import Conflict, UserError
-from backendai.wire.messages import ImageSighting
+from backendai.base.core.errors import Conflict, UserError
+from backendai.base.wire.messages import ImageSighting
+from backendai.domain.accounts.models import Domain, User
+from backendai.domain.activity.models import AuditEntry
+from backendai.domain.catalog.images import change_image, delete_image, set_aliases
+from backendai.domain.catalog.models import Image, ImageAlias
+from backendai.domain.catalog.services import record_images
+from backendai.domain.compute.services.agents.kernel_specs import spec_for
+from backendai.domain.compute.services.apps.of_session import apps_of
+from backendai.domain.compute.services.launching.create import create_session
+from backendai.domain.compute.spec import SessionSpec
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image, make_session, place
 

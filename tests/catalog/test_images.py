@@ -4,9 +4,9 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from backendai.catalog.models import Image, ImageOnAgent
-from backendai.catalog.services import record_images
-from backendai.wire.messages import ImageSighting
+from backendai.base.wire.messages import ImageSighting
+from backendai.domain.catalog.models import Image, ImageOnAgent
+from backendai.domain.catalog.services import record_images
 from tests.factories import make_agent, make_image
 
 pytestmark = pytest.mark.django_db

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from django.core.exceptions import ValidationError
 
-from backendai.activity.models import AuditEntry
-from backendai.catalog.models import ResourcePreset
-from backendai.catalog.presets import delete_preset, write_preset
-from backendai.compute.models import ComputeSession
-from backendai.core.errors import Conflict, UserError
+from backendai.base.core.errors import Conflict, UserError
+from backendai.domain.activity.models import AuditEntry
+from backendai.domain.catalog.models import ResourcePreset
+from backendai.domain.catalog.presets import delete_preset, write_preset
+from backendai.domain.compute.models.sessions import ComputeSession
 from tests.cast import Cast
 from tests.factories import make_group, make_session
 

@@ -13,19 +13,19 @@ from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
-from backendai.activity.jobs import cancel_job
-from backendai.activity.models import AuditEntry, BackgroundJob
-from backendai.catalog.models import Image, ImagePull, Registry
-from backendai.catalog.pulls import follow_pulls, pull_heard, pulls_of, start_pull
-from backendai.catalog.registries import write_registry
-from backendai.cluster.agents import revoke_credential
-from backendai.cluster.joining import create_join_token, join_agent
-from backendai.cluster.models import Agent
-from backendai.controller.repair import repair
-from backendai.core.errors import Conflict, UserError
-from backendai.wire.messages import JoinUp, SyncDown, SyncUp
-from backendai.wire.node_jobs import JobState, NodeJobReport, NodeJobSpec
-from backendai.wire.pulls import PULL, PullWork
+from backendai.base.core.errors import Conflict, UserError
+from backendai.base.wire.messages import JoinUp, SyncDown, SyncUp
+from backendai.base.wire.node_jobs import JobState, NodeJobReport, NodeJobSpec
+from backendai.base.wire.pulls import PULL, PullWork
+from backendai.domain.activity.jobs import cancel_job
+from backendai.domain.activity.models import AuditEntry, BackgroundJob
+from backendai.domain.catalog.models import Image, ImagePull, Registry
+from backendai.domain.catalog.pulls import follow_pulls, pull_heard, pulls_of, start_pull
+from backendai.domain.catalog.registries import write_registry
+from backendai.domain.cluster.agents import revoke_credential
+from backendai.domain.cluster.joining import create_join_token, join_agent
+from backendai.domain.cluster.models.groups import Agent
+from backendai.portal.loops.repair.rounds import repair
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image, make_session, place
 

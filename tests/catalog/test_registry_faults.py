@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from backendai.catalog.registry_client import RegistryClient, Unreachable
+from backendai.domain.catalog.registry_client import RegistryClient, Unreachable
 from tests.certificates import KEY, certificate
 from tests.patience import patient
 

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from backendai.activity.jobs import cancel_job
-from backendai.activity.models import AuditEntry, BackgroundJob
-from backendai.catalog import registry_client, scanning
-from backendai.catalog.models import Image, Registry
-from backendai.catalog.registries import delete_registry, start_scan, write_registry
-from backendai.catalog.scanning import scan, waiting_scans
-from backendai.controller import scans
-from backendai.core.errors import Conflict, UserError
+from backendai.base.core.errors import Conflict, UserError
+from backendai.domain.activity.jobs import cancel_job
+from backendai.domain.activity.models import AuditEntry, BackgroundJob
+from backendai.domain.catalog import registry_client, scanning
+from backendai.domain.catalog.models import Image, Registry
+from backendai.domain.catalog.registries import delete_registry, start_scan, write_registry
+from backendai.domain.catalog.scanning import scan, waiting_scans
+from backendai.portal.loops import scans
 from tests.cast import Cast
 from tests.catalog.fake_registry import ACCOUNT, FakeRegistry, serving
 from tests.factories import make_image

@@ -65,7 +65,7 @@ class NativeNodes:
         for process in psutil.process_iter():
             with suppress(psutil.Error, ValueError):
                 words = process.cmdline()
-                if any(word.endswith("process_runner.py") for word in words):
+                if any(word.endswith("native/runner.py") for word in words):
                     folder = next(filter(None, map(_KERNEL_FOLDER.search, words)), None)
                     if folder and self._is_ours(words):
                         runners[UUID(folder[1])] = process

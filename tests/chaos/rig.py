@@ -19,7 +19,7 @@ import psycopg
 from celery import Celery
 from redis import Redis
 
-from backendai.wire.queues import broker_address
+from backendai.base.wire.broker.queues import broker_address
 from tests.chaos.clock import MovableClock
 from tests.chaos.nodes import AGENTS, DockerNodes, Missed, NativeNodes, Nodes
 from tests.chaos.relay import Relay

@@ -18,17 +18,17 @@ from redis import Redis
 from redis.exceptions import AuthenticationError, NoPermissionError
 from redis.exceptions import ConnectionError as BrokenConnection
 
-from backendai.activity.models import AuditEntry
-from backendai.cluster.agents import revoke_credential
-from backendai.cluster.broker_access import end_broker_access, give_broker_access
-from backendai.cluster.joining import create_join_token, join_agent
-from backendai.cluster.models import Agent
-from backendai.compute.services.retiring import retire_agent
-from backendai.controller.broker_repair import settle_accounts
-from backendai.core.errors import NotFound
+from backendai.base.core.errors import NotFound
+from backendai.base.wire.broker.queues import with_account
+from backendai.base.wire.messages import JoinUp
+from backendai.domain.activity.models import AuditEntry
+from backendai.domain.cluster.agents import revoke_credential
+from backendai.domain.cluster.broker_access import end_broker_access, give_broker_access
+from backendai.domain.cluster.joining import create_join_token, join_agent
+from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.compute.services.life.retiring import retire_agent
 from backendai.ops.doctor.portal import broker_accounts as examine
-from backendai.wire.messages import JoinUp
-from backendai.wire.queues import with_account
+from backendai.portal.loops.repair.broker_repair import settle_accounts
 from tests.brokers import PROGRAMS, OwnBroker, own_broker
 from tests.cast import make_cast
 from tests.factories import make_agent, make_group

@@ -9,13 +9,13 @@ from django.utils import timezone
 
 from backendai.agent.backends.abilities import declared_by
 from backendai.agent.backends.base import Backend
-from backendai.agent.backends.docker import DockerBackend
-from backendai.agent.backends.process import ProcessBackend
-from backendai.agent.backends.simulated import SimulatedBackend
-from backendai.cluster.capabilities import capabilities_in, capabilities_of, reported, why_not
-from backendai.cluster.services import record_sync
-from backendai.wire.capabilities import Capability
-from backendai.wire.messages import SyncUp
+from backendai.agent.backends.docker.backend import DockerBackend
+from backendai.agent.backends.native.backend import ProcessBackend
+from backendai.agent.backends.simulated.backend import SimulatedBackend
+from backendai.base.wire.capabilities import Capability
+from backendai.base.wire.messages import SyncUp
+from backendai.domain.cluster.capabilities import capabilities_in, capabilities_of, reported, why_not
+from backendai.domain.cluster.services import record_sync
 from tests.factories import make_agent
 
 pytestmark = pytest.mark.django_db

@@ -7,14 +7,14 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from backendai.activity.models import AuditEntry
-from backendai.cluster.agents import change_agent, renew_credential, revoke_credential, revoke_join_token
-from backendai.cluster.joining import create_join_token, join_agent
-from backendai.cluster.models import Agent, JoinToken
-from backendai.cluster.services import agent_of_token, record_sync
-from backendai.compute.services.retiring import retire_agent
-from backendai.core.errors import NotFound, UserError
-from backendai.wire.messages import JoinUp
+from backendai.base.core.errors import NotFound, UserError
+from backendai.base.wire.messages import JoinUp
+from backendai.domain.activity.models import AuditEntry
+from backendai.domain.cluster.agents import change_agent, renew_credential, revoke_credential, revoke_join_token
+from backendai.domain.cluster.joining import create_join_token, join_agent
+from backendai.domain.cluster.models.groups import Agent, JoinToken
+from backendai.domain.cluster.services import agent_of_token, record_sync
+from backendai.domain.compute.services.life.retiring import retire_agent
 from tests.cast import Cast
 from tests.controller.clocks import sync_of
 from tests.factories import make_group

@@ -11,12 +11,12 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from backendai.activity.models import AuditEntry
-from backendai.cluster.models import ResourceGroup
-from backendai.cluster.rules import strategies
-from backendai.compute.models import ComputeSession, Kernel
-from backendai.compute.status import Status
-from backendai.controller.loops import schedule_group
+from backendai.domain.activity.models import AuditEntry
+from backendai.domain.cluster.groups.rules import strategies
+from backendai.domain.cluster.models.groups import ResourceGroup
+from backendai.domain.compute.models.sessions import ComputeSession, Kernel
+from backendai.domain.compute.status import Status
+from backendai.portal.loops.loops import schedule_group
 from backendai.scheduler.options import Option
 from backendai.scheduler.sequences import SEQUENCES
 from tests.cast import Cast

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from django.core.exceptions import ValidationError
 
-from backendai.accounts.models import KeyPair
-from backendai.activity.models import AuditEntry
-from backendai.cluster.groups import change_group, create_group, default_group_of, delete_group
-from backendai.cluster.models import ResourceGroup
-from backendai.compute.services.create import create_session
-from backendai.compute.spec import SessionSpec
-from backendai.core.errors import Conflict, UserError
+from backendai.base.core.errors import Conflict, UserError
+from backendai.domain.accounts.models import KeyPair
+from backendai.domain.activity.models import AuditEntry
+from backendai.domain.cluster.groups.changes import change_group, create_group, default_group_of, delete_group
+from backendai.domain.cluster.models.groups import ResourceGroup
+from backendai.domain.compute.services.launching.create import create_session
+from backendai.domain.compute.spec import SessionSpec
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image, make_session
 

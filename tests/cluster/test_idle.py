@@ -8,11 +8,18 @@ from typing import Any
 import pytest
 from django.core.exceptions import ValidationError
 
-from backendai.activity.models import AuditEntry
-from backendai.cluster.groups import delete_group
-from backendai.cluster.idle import Places, choose_checkers, delete_checker, places_of, read_holding, write_checker
-from backendai.cluster.models import IdleBinding, IdleChecker
-from backendai.core.errors import Conflict, UserError
+from backendai.base.core.errors import Conflict, UserError
+from backendai.domain.activity.models import AuditEntry
+from backendai.domain.cluster.groups.changes import delete_group
+from backendai.domain.cluster.idle.checkers import (
+    Places,
+    choose_checkers,
+    delete_checker,
+    places_of,
+    read_holding,
+    write_checker,
+)
+from backendai.domain.cluster.models.groups import IdleBinding, IdleChecker
 from tests.cast import Cast
 from tests.factories import make_group
 

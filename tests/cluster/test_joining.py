@@ -8,12 +8,12 @@ import pytest
 from django.utils import timezone
 from pydantic import ValidationError
 
-from backendai.activity.models import AuditEntry
-from backendai.cluster.joining import create_join_token, join_agent
-from backendai.cluster.models import Agent, JoinToken
-from backendai.cluster.services import agent_of_token
-from backendai.core.errors import NotFound, UserError
-from backendai.wire.messages import JoinUp
+from backendai.base.core.errors import NotFound, UserError
+from backendai.base.wire.messages import JoinUp
+from backendai.domain.activity.models import AuditEntry
+from backendai.domain.cluster.joining import create_join_token, join_agent
+from backendai.domain.cluster.models.groups import Agent, JoinToken
+from backendai.domain.cluster.services import agent_of_token
 from tests.factories import make_group
 
 pytestmark = pytest.mark.django_db

@@ -12,14 +12,14 @@ import pytest
 from django.db.models import QuerySet
 from pydantic import BaseModel
 
-from backendai.agent import job_kinds
 from backendai.agent.backends.base import Fetched
+from backendai.agent.jobs import kinds as job_kinds
 from backendai.agent.jobs.handlers import JobHandler, JobProgress, Outcome, job_handlers
-from backendai.catalog.models import ImageOnAgent
-from backendai.cluster.models import Agent
-from backendai.cluster.node_jobs import kind_named, orders_of, register, unregister
-from backendai.core.errors import NotFound
-from backendai.wire.node_jobs import JobState, NodeJobReport, NodeJobSpec
+from backendai.base.core.errors import NotFound
+from backendai.base.wire.node_jobs import JobState, NodeJobReport, NodeJobSpec
+from backendai.domain.catalog.models import ImageOnAgent
+from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.cluster.node_jobs import kind_named, orders_of, register, unregister
 from tests.agent.memory_backend import MemoryBackend
 from tests.agent.next_door import NextDoor
 from tests.catalog.test_pulls import Machine

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from backendai.activity.models import AuditEntry
-from backendai.cluster.session_network import authorities_of
-from backendai.cluster.site import change_site, site_settings
-from backendai.compute.services.kernel_specs import spec_for
-from backendai.core.errors import UserError
-from backendai.wire.messages import KernelSpec
+from backendai.base.core.errors import UserError
+from backendai.base.wire.messages import KernelSpec
+from backendai.domain.activity.models import AuditEntry
+from backendai.domain.cluster.groups.session_network import authorities_of
+from backendai.domain.cluster.site import change_site, site_settings
+from backendai.domain.compute.services.agents.kernel_specs import spec_for
 from tests.cast import Cast
 from tests.certificates import certificate, private_key
 from tests.factories import make_agent, make_session, place

@@ -12,14 +12,14 @@ from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 from pydantic import ValidationError
 
-from backendai.cluster.models import Agent
-from backendai.cluster.services import mark_lost, record_sync, record_syncs
-from backendai.cluster.site_models import SlotType
-from backendai.cluster.slot_types import change_slot_type, check_steps
-from backendai.controller.node_limits import is_too_much
-from backendai.core.errors import UserError
-from backendai.core.slots import Slots
-from backendai.wire.messages import KernelReport, Note, SyncUp
+from backendai.base.core.errors import UserError
+from backendai.base.core.slots import Slots
+from backendai.base.wire.messages import KernelReport, Note, SyncUp
+from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.cluster.models.site import SlotType
+from backendai.domain.cluster.services import mark_lost, record_sync, record_syncs
+from backendai.domain.cluster.slot_types import change_slot_type, check_steps
+from backendai.portal.agents.limits import is_too_much
 from tests.cast import Cast
 from tests.factories import make_agent
 

@@ -10,10 +10,10 @@ from django.db import DatabaseError, transaction
 from django.db.models import F
 from django.utils import timezone
 
-from backendai.compute.models import ComputeSession, Kernel, SchedulingRecord
-from backendai.compute.services.bulk import among, insert_rows, update_returning, update_rows
-from backendai.compute.services.moves import StatusCause, move
-from backendai.compute.status import Phase, Status
+from backendai.base.db.bulk import among, insert_rows, update_returning, update_rows
+from backendai.domain.compute.models.sessions import ComputeSession, Kernel, SchedulingRecord
+from backendai.domain.compute.services.status.moves import StatusCause, move
+from backendai.domain.compute.status import Phase, Status
 from tests.cast import Cast
 from tests.factories import make_session
 

@@ -11,11 +11,11 @@ from uuid import uuid4
 import pytest
 from django.test import Client
 
-from backendai.cluster.models import Agent
-from backendai.compute.models import Kernel
-from backendai.compute.services.logs import saved_log
-from backendai.compute.status import Status
-from backendai.wire.bundles import BundleDown
+from backendai.base.wire.bundles import BundleDown
+from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.compute.models.sessions import Kernel
+from backendai.domain.compute.services.records.logs import saved_log
+from backendai.domain.compute.status import Status
 from tests.cast import Cast
 from tests.factories import make_agent, make_sessions, place_all
 

@@ -10,20 +10,20 @@ from django.conf import settings
 from django.test import override_settings
 from django.utils import timezone
 
-from backendai.cluster.models import Agent
-from backendai.compute.models import ComputeSession
-from backendai.compute.services.cluster_access import processes_of
-from backendai.compute.services.kernel_specs import spec_for
-from backendai.compute.services.node_view import WorkRequest, work_for_each
-from backendai.compute.services.place import Assignment, place_sessions
-from backendai.compute.services.reports import kernel_reported
-from backendai.compute.spec import SessionSpec
-from backendai.controller.loops import schedule_group
-from backendai.core.errors import UserError
-from backendai.core.slots import Slots
-from backendai.planning.preview import preview
-from backendai.wire.cluster_network import ClusterNetwork, most_networks, subnet_of
-from backendai.wire.messages import KernelState
+from backendai.base.core.errors import UserError
+from backendai.base.core.slots import Slots
+from backendai.base.wire.cluster_network import ClusterNetwork, most_networks, subnet_of
+from backendai.base.wire.messages import KernelState
+from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.services.agents.kernel_specs import spec_for
+from backendai.domain.compute.services.agents.node_view import WorkRequest, work_for_each
+from backendai.domain.compute.services.life.reports import kernel_reported
+from backendai.domain.compute.services.placing.cluster_access import processes_of
+from backendai.domain.compute.services.placing.place import Assignment, place_sessions
+from backendai.domain.compute.spec import SessionSpec
+from backendai.domain.planning.preview import preview
+from backendai.portal.loops.loops import schedule_group
 from tests.cast import Cast
 from tests.factories import make_agent, make_image, make_session, report_of
 

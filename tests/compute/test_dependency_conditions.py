@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from django.utils import timezone
 
-from backendai.compute.models import ComputeSession
-from backendai.compute.services.ending import cancel_dependents
-from backendai.core.errors import UserError
-from backendai.planning.queue import dependencies_of
+from backendai.base.core.errors import UserError
+from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.services.life.ending import cancel_dependents
+from backendai.domain.planning.queue import dependencies_of
 from backendai.scheduler.gates import unmet
 from tests.cast import Cast
 from tests.factories import make_session

@@ -8,17 +8,17 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from backendai.accounts.models import ResourcePolicy, User
-from backendai.activity.models import AuditEntry
-from backendai.compute.models import ComputeSession, SchedulingRecord, SessionNotice
-from backendai.compute.services import notices
-from backendai.compute.services.end_times import latest_end, set_end
-from backendai.compute.services.ending import terminate_session
-from backendai.compute.services.reports import kernel_reported
-from backendai.compute.status import Status
-from backendai.core.errors import Conflict, NotAllowed, UserError
-from backendai.planning.holdings import read_running
-from backendai.wire.messages import KernelState
+from backendai.base.core.errors import Conflict, NotAllowed, UserError
+from backendai.base.wire.messages import KernelState
+from backendai.domain.accounts.models import ResourcePolicy, User
+from backendai.domain.activity.models import AuditEntry
+from backendai.domain.compute.models.sessions import ComputeSession, SchedulingRecord, SessionNotice
+from backendai.domain.compute.services.life.end_times import latest_end, set_end
+from backendai.domain.compute.services.life.ending import terminate_session
+from backendai.domain.compute.services.life.reports import kernel_reported
+from backendai.domain.compute.services.notices import owners as notices
+from backendai.domain.compute.status import Status
+from backendai.domain.planning.amounts.holdings import read_running
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_running_session, place, report_of
 

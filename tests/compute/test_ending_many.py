@@ -11,12 +11,12 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from backendai.activity.models import AuditEntry
-from backendai.cluster.models import Agent
-from backendai.compute.models import Allocation, ComputeSession
-from backendai.compute.services.ending import terminate_session
-from backendai.compute.services.ending_many import MOST_ENDED, terminate_sessions
-from backendai.core.errors import UserError
+from backendai.base.core.errors import UserError
+from backendai.domain.activity.models import AuditEntry
+from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.compute.models.sessions import Allocation, ComputeSession
+from backendai.domain.compute.services.life.ending import terminate_session
+from backendai.domain.compute.services.life.ending_many import MOST_ENDED, terminate_sessions
 from tests.cast import Cast
 from tests.factories import make_agent, make_running_session, make_session
 

@@ -8,19 +8,19 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from backendai.cluster.models import Agent
-from backendai.compute.auditing import World, run_checks
-from backendai.compute.models import Allocation, ComputeSession, Kernel, SchedulingRecord
-from backendai.compute.services.ending import terminate_session
-from backendai.compute.services.kernel_specs import spec_for
-from backendai.compute.services.losses import end_unconfirmed
-from backendai.compute.services.node_view import WorkRequest, has_work, work_for, work_for_each
-from backendai.compute.services.reports import kernel_reported
-from backendai.compute.services.restarting import MOST_RESTARTS, wait_before
-from backendai.compute.spec import RoleSpec
-from backendai.compute.status import Status
-from backendai.core.errors import UserError
-from backendai.wire.messages import KernelReport, KernelState
+from backendai.base.core.errors import UserError
+from backendai.base.wire.messages import KernelReport, KernelState
+from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.compute.auditing import World, run_checks
+from backendai.domain.compute.models.sessions import Allocation, ComputeSession, Kernel, SchedulingRecord
+from backendai.domain.compute.services.agents.kernel_specs import spec_for
+from backendai.domain.compute.services.agents.node_view import WorkRequest, has_work, work_for, work_for_each
+from backendai.domain.compute.services.life.ending import terminate_session
+from backendai.domain.compute.services.life.losses import end_unconfirmed
+from backendai.domain.compute.services.life.reports import kernel_reported
+from backendai.domain.compute.services.life.restarting import MOST_RESTARTS, wait_before
+from backendai.domain.compute.spec import RoleSpec
+from backendai.domain.compute.status import Status
 from tests.cast import Cast
 from tests.controller.clocks import repair_at
 from tests.factories import make_agent, make_session, place, report_of

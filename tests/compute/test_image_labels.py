@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from backendai.compute.spec import RoleSpec
-from backendai.core.errors import UserError
+from backendai.base.core.errors import UserError
+from backendai.domain.compute.spec import RoleSpec
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image, make_session
 

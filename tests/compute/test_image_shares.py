@@ -11,16 +11,16 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from backendai.accounts.models import Membership, User
-from backendai.activity.models import AuditEntry
-from backendai.catalog.models import Image, ImageShare
-from backendai.catalog.shares import projects_to_share_with, share_image, take_back_image
-from backendai.cluster.site import change_site
-from backendai.compute.models import ComputeSession
-from backendai.compute.services.own_images import delete_own_image
-from backendai.compute.status import Status
-from backendai.core.errors import Conflict, NotFound, UserError
-from backendai.web.launcher.environments import offer_for
+from backendai.base.core.errors import Conflict, NotFound, UserError
+from backendai.domain.accounts.models import Membership, User
+from backendai.domain.activity.models import AuditEntry
+from backendai.domain.catalog.models import Image, ImageShare
+from backendai.domain.catalog.shares import projects_to_share_with, share_image, take_back_image
+from backendai.domain.cluster.site import change_site
+from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.services.images.own_images import delete_own_image
+from backendai.domain.compute.status import Status
+from backendai.portal.web.launch.fields.environments import offer_for
 from tests.cast import Cast
 from tests.compute.test_own_images import Saved, launch
 from tests.factories import make_running_session

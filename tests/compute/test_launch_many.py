@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from backendai.accounts.models import ResourcePolicy
-from backendai.compute.models import ComputeSession
-from backendai.compute.services.apps import apps_of
-from backendai.compute.services.create import launch_many
-from backendai.compute.services.kernel_specs import spec_for
-from backendai.compute.spec import SessionSpec
-from backendai.core.errors import Conflict, UserError
+from backendai.base.core.errors import Conflict, UserError
+from backendai.domain.accounts.models import ResourcePolicy
+from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.services.agents.kernel_specs import spec_for
+from backendai.domain.compute.services.apps.of_session import apps_of
+from backendai.domain.compute.services.launching.create import launch_many
+from backendai.domain.compute.spec import SessionSpec
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image, make_session, place
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from backendai.accounts.models import ResourcePolicy
-from backendai.compute.models import ComputeSession
-from backendai.compute.services.create import create_session
-from backendai.compute.spec import SessionSpec
-from backendai.compute.status import Result, Status
-from backendai.core.errors import Conflict, UserError
+from backendai.base.core.errors import Conflict, UserError
+from backendai.domain.accounts.models import ResourcePolicy
+from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.services.launching.create import create_session
+from backendai.domain.compute.spec import SessionSpec
+from backendai.domain.compute.status import Result, Status
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image, make_session
 

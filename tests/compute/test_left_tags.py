@@ -11,24 +11,24 @@ from django.conf import settings
 from django.test import Client
 from django.utils import timezone
 
-from backendai.accounts.models import User
-from backendai.activity.jobs import cancel_job
-from backendai.activity.models import AuditEntry, BackgroundJob
-from backendai.catalog.models import Image, ImageOnAgent, Registry
-from backendai.catalog.registries import write_registry
-from backendai.catalog.services import record_images
-from backendai.catalog.shares import share_image
-from backendai.catalog.tags import remove_tag, tags_that_stayed, try_old_ones_again, waiting_removals
-from backendai.compute.models import ComputeSession
-from backendai.compute.services.commit_reports import mark_unwanted
-from backendai.compute.services.own_images import delete_own_image, remove_left_tags
-from backendai.compute.services.purging import purge_user
-from backendai.compute.status import Status
-from backendai.controller import tags
-from backendai.core.image_names import parse_image_name
-from backendai.wire.commits import DEPLOYMENT_LABEL, ID_LABEL
-from backendai.wire.messages import ImageSighting
-from backendai.wire.node_jobs import JobState
+from backendai.base.core.image_names import parse_image_name
+from backendai.base.wire.commits import DEPLOYMENT_LABEL, ID_LABEL
+from backendai.base.wire.messages import ImageSighting
+from backendai.base.wire.node_jobs import JobState
+from backendai.domain.accounts.models import User
+from backendai.domain.activity.jobs import cancel_job
+from backendai.domain.activity.models import AuditEntry, BackgroundJob
+from backendai.domain.catalog.models import Image, ImageOnAgent, Registry
+from backendai.domain.catalog.registries import write_registry
+from backendai.domain.catalog.services import record_images
+from backendai.domain.catalog.shares import share_image
+from backendai.domain.catalog.tags import remove_tag, tags_that_stayed, try_old_ones_again, waiting_removals
+from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.services.images.commit_reports import mark_unwanted
+from backendai.domain.compute.services.images.own_images import delete_own_image, remove_left_tags
+from backendai.domain.compute.services.launching.purging import purge_user
+from backendai.domain.compute.status import Status
+from backendai.portal.loops import tags
 from tests.cast import Cast
 from tests.catalog.fake_registry import ACCOUNT, FakeRegistry, serving
 from tests.compute.test_own_images import Saved, launch

@@ -8,23 +8,23 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from backendai.catalog.models import ImageOnAgent
-from backendai.cluster.models import Agent
-from backendai.compute.models import Allocation, ComputeSession, Kernel, SchedulingRecord
-from backendai.compute.services.create import create_session
-from backendai.compute.services.ending import terminate_session
-from backendai.compute.services.kernel_specs import spec_for
-from backendai.compute.services.ledger import occupied_by_agent
-from backendai.compute.services.losses import end_unconfirmed
-from backendai.compute.services.moves import StatusCause, move
-from backendai.compute.services.node_view import work_for
-from backendai.compute.services.reports import kernel_reported
-from backendai.compute.spec import SessionSpec
-from backendai.compute.status import Phase, Status
-from backendai.controller.loops import run_pass
-from backendai.core.errors import Conflict, NotFound, UserError
-from backendai.core.slots import Slots
-from backendai.wire.messages import KernelSighting, KernelState
+from backendai.base.core.errors import Conflict, NotFound, UserError
+from backendai.base.core.slots import Slots
+from backendai.base.wire.messages import KernelSighting, KernelState
+from backendai.domain.catalog.models import ImageOnAgent
+from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.compute.models.sessions import Allocation, ComputeSession, Kernel, SchedulingRecord
+from backendai.domain.compute.services.agents.kernel_specs import spec_for
+from backendai.domain.compute.services.agents.node_view import work_for
+from backendai.domain.compute.services.launching.create import create_session
+from backendai.domain.compute.services.life.ending import terminate_session
+from backendai.domain.compute.services.life.losses import end_unconfirmed
+from backendai.domain.compute.services.life.reports import kernel_reported
+from backendai.domain.compute.services.status.ledger import occupied_by_agent
+from backendai.domain.compute.services.status.moves import StatusCause, move
+from backendai.domain.compute.spec import SessionSpec
+from backendai.domain.compute.status import Phase, Status
+from backendai.portal.loops.loops import run_pass
 from tests.cast import Cast
 from tests.controller.clocks import repair_at
 from tests.factories import (

@@ -12,18 +12,18 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from backendai.accounts.models import ResourcePolicy, User
-from backendai.activity.models import AuditEntry
-from backendai.cluster.models import Agent
-from backendai.compute.models import Allocation, ComputeSession, Kernel
-from backendai.compute.services.create import create_session
-from backendai.compute.services.place import Assignment, place_sessions
-from backendai.compute.services.reports import kernel_reported
-from backendai.compute.spec import SessionSpec
-from backendai.compute.status import PLACED, Status
-from backendai.controller.loops import schedule_group
-from backendai.core.errors import Conflict
-from backendai.wire.messages import KernelState
+from backendai.base.core.errors import Conflict
+from backendai.base.wire.messages import KernelState
+from backendai.domain.accounts.models import ResourcePolicy, User
+from backendai.domain.activity.models import AuditEntry
+from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.compute.models.sessions import Allocation, ComputeSession, Kernel
+from backendai.domain.compute.services.launching.create import create_session
+from backendai.domain.compute.services.life.reports import kernel_reported
+from backendai.domain.compute.services.placing.place import Assignment, place_sessions
+from backendai.domain.compute.spec import SessionSpec
+from backendai.domain.compute.status import PLACED, Status
+from backendai.portal.loops.loops import schedule_group
 from tests.cast import Cast, make_cast
 from tests.effort import LONG
 from tests.factories import make_agent, make_group, make_image, make_session, report_of

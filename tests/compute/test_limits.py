@@ -10,18 +10,18 @@ from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from backendai.accounts.models import ResourcePolicy
-from backendai.accounts.policies import limited_holders
-from backendai.activity.models import AuditEntry
-from backendai.compute.models import ComputeSession
-from backendai.compute.services.create import create_session
-from backendai.compute.services.ending import end_sessions
-from backendai.compute.services.limits import limit_views, recheck
-from backendai.compute.services.moves import StatusCause
-from backendai.compute.spec import SessionSpec
-from backendai.compute.status import Phase
-from backendai.core.errors import Conflict
-from backendai.core.slots import Slots
+from backendai.base.core.errors import Conflict
+from backendai.base.core.slots import Slots
+from backendai.domain.accounts.models import ResourcePolicy
+from backendai.domain.accounts.policies.applicable import limited_holders
+from backendai.domain.activity.models import AuditEntry
+from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.services.launching.create import create_session
+from backendai.domain.compute.services.life.ending import end_sessions
+from backendai.domain.compute.services.requests.limits import limit_views, recheck
+from backendai.domain.compute.services.status.moves import StatusCause
+from backendai.domain.compute.spec import SessionSpec
+from backendai.domain.compute.status import Phase
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_running_session, make_session, place
 

@@ -13,15 +13,15 @@ import pytest
 from django.db import connection, transaction
 from django.utils import timezone
 
-from backendai.cluster.models import Agent
-from backendai.compute.models import Kernel
-from backendai.compute.services import ending
-from backendai.compute.services.cluster_networks import next_number, number_networks
-from backendai.compute.services.ending import terminate_session
-from backendai.compute.services.reports import kernel_reported
-from backendai.compute.services.retrying import Expired, expire_starts
-from backendai.compute.status import Phase
-from backendai.wire.messages import KernelReport, KernelState
+from backendai.base.wire.messages import KernelReport, KernelState
+from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.compute.models.sessions import Kernel
+from backendai.domain.compute.services.life import ending
+from backendai.domain.compute.services.life.ending import terminate_session
+from backendai.domain.compute.services.life.reports import kernel_reported
+from backendai.domain.compute.services.life.retrying import Expired, expire_starts
+from backendai.domain.compute.services.placing.cluster_networks import next_number, number_networks
+from backendai.domain.compute.status import Phase
 from tests.cast import Cast, make_cast
 from tests.factories import make_agent, make_session, place
 

@@ -9,11 +9,11 @@ import pytest
 from django.conf import LazySettings
 from django.utils import timezone
 
-from backendai.compute.models import ComputeSession, Kernel, KernelLog
-from backendai.compute.services.log_ends import ends_of_logs, last_lines, why_no_logs
-from backendai.compute.services.logs import LARGEST
-from backendai.compute.services.reports import kernel_reported
-from backendai.wire.messages import KernelState
+from backendai.base.wire.messages import KernelState
+from backendai.domain.compute.models.sessions import ComputeSession, Kernel, KernelLog
+from backendai.domain.compute.services.life.reports import kernel_reported
+from backendai.domain.compute.services.records.log_ends import ends_of_logs, last_lines, why_no_logs
+from backendai.domain.compute.services.records.logs import LARGEST
 from tests.cast import Cast
 from tests.factories import make_agent, make_running_session, make_session, report_of
 

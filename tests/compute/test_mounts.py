@@ -11,21 +11,21 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from backendai.accounts.models import Dotfile
-from backendai.compute.models import ComputeSession, SessionMount
-from backendai.compute.services.create import create_session
-from backendai.compute.services.ending import terminate_session
-from backendai.compute.services.kernel_specs import spec_for, specs_for
-from backendai.compute.services.manifests import manifest_of, mounts_of, read_manifest
-from backendai.compute.services.mounts import resolve_mounts, take_mounts
-from backendai.compute.services.recent import parameters_of
-from backendai.compute.services.reports import kernel_reported
-from backendai.compute.spec import LaunchFile, MountRequest, SessionSpec
-from backendai.compute.spec_document import digest_of
-from backendai.core.errors import UserError
-from backendai.storage.models import Folder, FolderGrant, HostOnAgent
-from backendai.storage.status import FolderStatus, Rights, Usage
-from backendai.wire.messages import KernelState
+from backendai.base.core.errors import UserError
+from backendai.base.wire.messages import KernelState
+from backendai.domain.accounts.models import Dotfile
+from backendai.domain.compute.models.sessions import ComputeSession, SessionMount
+from backendai.domain.compute.services.agents.kernel_specs import spec_for, specs_for
+from backendai.domain.compute.services.agents.manifests import manifest_of, mounts_of, read_manifest
+from backendai.domain.compute.services.launching.create import create_session
+from backendai.domain.compute.services.launching.recent import parameters_of
+from backendai.domain.compute.services.life.ending import terminate_session
+from backendai.domain.compute.services.life.reports import kernel_reported
+from backendai.domain.compute.services.requests.mounts import resolve_mounts, take_mounts
+from backendai.domain.compute.spec import LaunchFile, MountRequest, SessionSpec
+from backendai.domain.compute.spec_document import digest_of
+from backendai.domain.storage.models import Folder, FolderGrant, HostOnAgent
+from backendai.domain.storage.status import FolderStatus, Rights, Usage
 from tests.cast import Cast
 from tests.factories import make_agent, make_running_session, make_session, place, report_of
 from tests.mount_tools import ready_folder, storage_host

@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 from django.utils import timezone
 
-from backendai.cluster.models import ResourceGroup
-from backendai.compute.status import Status
-from backendai.core.errors import UserError
-from backendai.core.session_kinds import KINDS, USUAL_KIND
-from backendai.planning.snapshot import read_snapshot
+from backendai.base.core.errors import UserError
+from backendai.base.core.session_kinds import KINDS, USUAL_KIND
+from backendai.domain.cluster.models.groups import ResourceGroup
+from backendai.domain.compute.status import Status
+from backendai.domain.planning.snapshot import read_snapshot
+from backendai.portal.web.frame.kind_words import kinds_to_launch, words_of
 from backendai.scheduler.decide import decide
-from backendai.web.kind_words import kinds_to_launch, words_of
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_session
 

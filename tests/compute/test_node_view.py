@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from backendai.compute.services.kernel_specs import spec_for
-from backendai.compute.services.node_view import WorkRequest, work_for_each
-from backendai.core.errors import NotFound
+from backendai.base.core.errors import NotFound
+from backendai.domain.compute.services.agents.kernel_specs import spec_for
+from backendai.domain.compute.services.agents.node_view import WorkRequest, work_for_each
 from tests.cast import Cast
 from tests.factories import make_agent, make_image, make_session, place
 

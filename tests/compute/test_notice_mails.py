@@ -11,13 +11,13 @@ from django.core import mail
 from django.core.mail import EmailMessage
 from django.utils import timezone
 
-from backendai.activity.notices import choose
-from backendai.compute.models import SessionNotice
-from backendai.compute.services.ending import end_sessions
-from backendai.compute.services.moves import StatusCause
-from backendai.compute.services.notice_mails import has_mails, send_mails
-from backendai.compute.status import Phase
-from backendai.controller.mail_texts import mail_of
+from backendai.domain.activity.notices import choose
+from backendai.domain.compute.models.sessions import SessionNotice
+from backendai.domain.compute.services.life.ending import end_sessions
+from backendai.domain.compute.services.notices.mails import has_mails, send_mails
+from backendai.domain.compute.services.status.moves import StatusCause
+from backendai.domain.compute.status import Phase
+from backendai.portal.loops.mail_texts import mail_of
 from tests.cast import Cast
 from tests.factories import make_agent, make_running_session
 

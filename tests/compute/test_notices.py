@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from backendai.accounts.models import User
-from backendai.compute.models import ComputeSession, SessionNotice
-from backendai.compute.services import notices
-from backendai.compute.services.draining import cancel_drain, start_drain
-from backendai.compute.services.ending import end_sessions, terminate_session
-from backendai.compute.services.moves import StatusCause
-from backendai.compute.services.reports import kernel_reported
-from backendai.compute.status import Phase
-from backendai.controller.repair import repair
-from backendai.wire.messages import KernelState
+from backendai.base.wire.messages import KernelState
+from backendai.domain.accounts.models import User
+from backendai.domain.compute.models.sessions import ComputeSession, SessionNotice
+from backendai.domain.compute.services.life.draining import cancel_drain, start_drain
+from backendai.domain.compute.services.life.ending import end_sessions, terminate_session
+from backendai.domain.compute.services.life.reports import kernel_reported
+from backendai.domain.compute.services.notices import owners as notices
+from backendai.domain.compute.services.status.moves import StatusCause
+from backendai.domain.compute.status import Phase
+from backendai.portal.loops.repair.rounds import repair
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_running_session, make_session, place, report_of
 

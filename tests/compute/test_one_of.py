@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from django.db import connection
 
-from backendai.compute.models import ComputeSession
-from backendai.compute.status import Status
+from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.status import Status
 from tests.cast import Cast
 from tests.factories import make_session
 

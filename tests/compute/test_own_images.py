@@ -12,33 +12,33 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from backendai.accounts.models import ResourcePolicy
-from backendai.activity.jobs import cancel_job
-from backendai.activity.models import AuditEntry, BackgroundJob
-from backendai.catalog.images import adopt_from_agents
-from backendai.catalog.models import Image, ImageOnAgent, Registry
-from backendai.catalog.pulls import start_pull
-from backendai.catalog.registries import write_registry
-from backendai.catalog.registry_access import access_for, client_of
-from backendai.catalog.services import record_images
-from backendai.cluster.models import Agent
-from backendai.cluster.node_jobs import kind_named, orders_of
-from backendai.compute.models import ComputeSession, ImageCommit, SchedulingRecord
-from backendai.compute.services.commit_reports import commit_reported, commit_spec, mark_unwanted
-from backendai.compute.services.commits import follow_commits, start_commit
-from backendai.compute.services.create import create_session
-from backendai.compute.services.ending import terminate_session
-from backendai.compute.services.ending_many import terminate_sessions
-from backendai.compute.services.own_images import delete_own_image, own_images, rename_own_image
-from backendai.compute.services.purging import purge_user
-from backendai.compute.spec import SessionSpec
-from backendai.compute.status import Status
-from backendai.controller.group_pass import schedule
-from backendai.core.errors import Conflict, NotAllowed, NotFound, UserError
-from backendai.core.slots import Slots
-from backendai.wire.commits import COMMIT, DELETE, DEPLOYMENT_LABEL, NAME_LABEL, OWNER_LABEL, PUSHING, CommitSpec
-from backendai.wire.messages import ImageSighting
-from backendai.wire.node_jobs import JobState, NodeJobReport, NodeJobSpec
+from backendai.base.core.errors import Conflict, NotAllowed, NotFound, UserError
+from backendai.base.core.slots import Slots
+from backendai.base.wire.commits import COMMIT, DELETE, DEPLOYMENT_LABEL, NAME_LABEL, OWNER_LABEL, PUSHING, CommitSpec
+from backendai.base.wire.messages import ImageSighting
+from backendai.base.wire.node_jobs import JobState, NodeJobReport, NodeJobSpec
+from backendai.domain.accounts.models import ResourcePolicy
+from backendai.domain.activity.jobs import cancel_job
+from backendai.domain.activity.models import AuditEntry, BackgroundJob
+from backendai.domain.catalog.images import adopt_from_agents
+from backendai.domain.catalog.models import Image, ImageOnAgent, Registry
+from backendai.domain.catalog.pulls import start_pull
+from backendai.domain.catalog.registries import write_registry
+from backendai.domain.catalog.registry_access import access_for, client_of
+from backendai.domain.catalog.services import record_images
+from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.cluster.node_jobs import kind_named, orders_of
+from backendai.domain.compute.models.sessions import ComputeSession, ImageCommit, SchedulingRecord
+from backendai.domain.compute.services.images.commit_reports import commit_reported, commit_spec, mark_unwanted
+from backendai.domain.compute.services.images.commits import follow_commits, start_commit
+from backendai.domain.compute.services.images.own_images import delete_own_image, own_images, rename_own_image
+from backendai.domain.compute.services.launching.create import create_session
+from backendai.domain.compute.services.launching.purging import purge_user
+from backendai.domain.compute.services.life.ending import terminate_session
+from backendai.domain.compute.services.life.ending_many import terminate_sessions
+from backendai.domain.compute.spec import SessionSpec
+from backendai.domain.compute.status import Status
+from backendai.portal.loops.group_pass import schedule
 from tests.cast import Cast
 from tests.catalog.test_pulls import Machine
 from tests.factories import make_agent, make_group, make_image, make_running_session, make_session, place
@@ -325,7 +325,7 @@ def test_the_account_for_pushing_is_for_pushing_alone(cast: Cast) -> None:
     assert (access.username, access.password) == ("writer", "correct horse")
     pulling = access_for(image)
     assert (pulling.username, pulling.password) == ("reader", "may read")
-    with mock.patch("backendai.catalog.registry_access.RegistryClient") as client:
+    with mock.patch("backendai.domain.catalog.registry_access.RegistryClient") as client:
         client_of(registry)
         client_of(registry, deletes=True)
     assert [call.kwargs["username"] for call in client.call_args_list] == ["reader", "writer"]

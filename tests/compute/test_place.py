@@ -11,10 +11,10 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from backendai.cluster.models import Agent
-from backendai.compute.models import Allocation, ComputeSession, Kernel, SchedulingRecord
-from backendai.compute.services.place import Assignment, place_sessions
-from backendai.compute.status import Status
+from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.compute.models.sessions import Allocation, ComputeSession, Kernel, SchedulingRecord
+from backendai.domain.compute.services.placing.place import Assignment, place_sessions
+from backendai.domain.compute.status import Status
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_running_session, make_session, make_sessions
 
@@ -141,7 +141,7 @@ def test_each_node_gets_one_message_for_all_that_it_is_to_start(
         Assignment(session.pk, {kernel.pk: agent})
         for session, kernel, agent in zip(sessions, kernels, agents, strict=True)
     ]
-    with mock.patch("backendai.wire.broker.hint") as hint, django_capture_on_commit_callbacks(execute=True):
+    with mock.patch("backendai.base.wire.broker.hints.hint") as hint, django_capture_on_commit_callbacks(execute=True):
         place_sessions(make_group().pk, assignments, now=timezone.now())
     many = [[str(kernel.pk), 1] for kernel in kernels[:2]]
     assert hint.call_args_list == [

@@ -6,11 +6,11 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from backendai.accounts.models import ResourcePolicy, User
-from backendai.activity.models import AuditEntry
-from backendai.compute.models import ComputeSession
-from backendai.compute.services.priorities import set_priority
-from backendai.core.errors import Conflict, UserError
+from backendai.base.core.errors import Conflict, UserError
+from backendai.domain.accounts.models import ResourcePolicy, User
+from backendai.domain.activity.models import AuditEntry
+from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.services.launching.priorities import set_priority
 from tests.cast import Cast
 from tests.factories import make_running_session, make_session
 

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from backendai.activity.models import AuditEntry
-from backendai.activity.notices import NoticeKind, choices_of
-from backendai.cluster.site import change_site
-from backendai.compute.app_models import PublicFor
-from backendai.compute.models import ComputeSession, PublicApp
-from backendai.compute.notice_models import SessionNotice
-from backendai.compute.services.ending import terminate_session
-from backendai.compute.services.public_apps import close_expired_apps, open_to_everybody, public_services
-from backendai.controller.mail_texts import mail_of
-from backendai.web.news.lines import headline, sentence
+from backendai.domain.activity.models import AuditEntry
+from backendai.domain.activity.notices import NoticeKind, choices_of
+from backendai.domain.cluster.site import change_site
+from backendai.domain.compute.models.apps import PublicFor
+from backendai.domain.compute.models.notices import SessionNotice
+from backendai.domain.compute.models.sessions import ComputeSession, PublicApp
+from backendai.domain.compute.services.apps.public import close_expired_apps, open_to_everybody, public_services
+from backendai.domain.compute.services.life.ending import terminate_session
+from backendai.portal.loops.mail_texts import mail_of
+from backendai.portal.web.news.lines import headline, sentence
 from tests.cast import Cast
 from tests.factories import make_image, make_running_session
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from backendai.compute.models import ComputeSession, SchedulingRecord, SessionNotice
-from backendai.compute.reasons import REASONS
-from backendai.compute.services.reports import kernel_reported
-from backendai.compute.status import Outcome, Status
-from backendai.wire.messages import KernelState
+from backendai.base.wire.messages import KernelState
+from backendai.domain.compute.models.sessions import ComputeSession, SchedulingRecord, SessionNotice
+from backendai.domain.compute.reasons import REASONS
+from backendai.domain.compute.services.life.reports import kernel_reported
+from backendai.domain.compute.status import Outcome, Status
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_running_session, make_session, place, report_of
 

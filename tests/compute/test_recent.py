@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from backendai.accounts.models import User
-from backendai.activity.models import AuditEntry
-from backendai.compute.models import ComputeSession, LaunchRecord
-from backendai.compute.services.purging import purge_user
-from backendai.compute.services.recent import (
+from backendai.base.core.errors import Conflict, NotFound, UserError
+from backendai.base.core.secret_names import looks_secret
+from backendai.domain.accounts.models import User
+from backendai.domain.activity.models import AuditEntry
+from backendai.domain.compute.models.sessions import ComputeSession, LaunchRecord
+from backendai.domain.compute.services.launching.purging import purge_user
+from backendai.domain.compute.services.launching.recent import (
     KEPT,
     MOST_PINNED,
     delete_launch,
@@ -24,9 +26,7 @@ from backendai.compute.services.recent import (
     recent_launches,
     rename_launch,
 )
-from backendai.compute.spec import SessionSpec
-from backendai.core.errors import Conflict, NotFound, UserError
-from backendai.core.secret_names import looks_secret
+from backendai.domain.compute.spec import SessionSpec
 from tests.cast import Cast
 from tests.factories import make_agent, make_image
 

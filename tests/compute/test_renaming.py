@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from django.test import Client
 
-from backendai.activity.models import AuditEntry
-from backendai.compute.models import ComputeSession
-from backendai.compute.services.renaming import rename_session
-from backendai.core.errors import Conflict, UserError
+from backendai.base.core.errors import Conflict, UserError
+from backendai.domain.activity.models import AuditEntry
+from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.services.launching.renaming import rename_session
 from tests.cast import Cast
 from tests.factories import make_session
 

@@ -12,11 +12,11 @@ from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from backendai.cluster.models import Agent
-from backendai.compute.models import Allocation, ComputeSession, Kernel, SchedulingRecord
-from backendai.compute.services.reports import ReceivedReport, Verdict, kernels_reported
-from backendai.compute.status import Result, Status
-from backendai.wire.messages import KernelReport, KernelState
+from backendai.base.wire.messages import KernelReport, KernelState
+from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.compute.models.sessions import Allocation, ComputeSession, Kernel, SchedulingRecord
+from backendai.domain.compute.services.life.reports import ReceivedReport, Verdict, kernels_reported
+from backendai.domain.compute.status import Result, Status
 from tests.cast import Cast
 from tests.effort import examples
 from tests.factories import make_agent, make_group, make_session, make_sessions, place, place_all

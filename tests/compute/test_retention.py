@@ -10,16 +10,20 @@ from django.db import connection
 from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
-from backendai.accounts.models import User
-from backendai.activity.models import AuditEntry
-from backendai.activity.retention import delete_old_audit
-from backendai.compute.models import ComputeSession, Kernel, KernelLog, SchedulingRecord
-from backendai.compute.services import retention
-from backendai.compute.services.retention import delete_logs_beyond_share, delete_old_history, delete_old_logs
-from backendai.compute.status import Status
-from backendai.controller import observe
-from backendai.controller import retention as rules
+from backendai.domain.accounts.models import User
+from backendai.domain.activity.models import AuditEntry
+from backendai.domain.activity.retention import delete_old_audit
+from backendai.domain.compute.models.sessions import ComputeSession, Kernel, KernelLog, SchedulingRecord
+from backendai.domain.compute.services.records import retention
+from backendai.domain.compute.services.records.retention import (
+    delete_logs_beyond_share,
+    delete_old_history,
+    delete_old_logs,
+)
+from backendai.domain.compute.status import Status
 from backendai.ops.checks import check_retention
+from backendai.portal.loops.repair import observe
+from backendai.portal.loops.repair import retention as rules
 from tests.cast import Cast
 from tests.factories import make_session, make_sessions
 

@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from backendai.cluster.models import Agent
-from backendai.compute.auditing import World, run_checks
-from backendai.compute.models import ComputeSession, Kernel
-from backendai.compute.services.kernel_specs import spec_for
-from backendai.compute.services.node_view import WorkRequest, has_work, work_for_each
-from backendai.compute.services.reports import kernel_reported
-from backendai.compute.spec import RoleSpec
-from backendai.compute.status import Status
-from backendai.controller.overdue_starts import end_starts
-from backendai.core.errors import NotFound, UserError
-from backendai.wire.messages import KernelState
+from backendai.base.core.errors import NotFound, UserError
+from backendai.base.wire.messages import KernelState
+from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.compute.auditing import World, run_checks
+from backendai.domain.compute.models.sessions import ComputeSession, Kernel
+from backendai.domain.compute.services.agents.kernel_specs import spec_for
+from backendai.domain.compute.services.agents.node_view import WorkRequest, has_work, work_for_each
+from backendai.domain.compute.services.life.reports import kernel_reported
+from backendai.domain.compute.spec import RoleSpec
+from backendai.domain.compute.status import Status
+from backendai.portal.loops.repair.overdue_starts import end_starts
 from tests.cast import Cast
 from tests.factories import make_agent, make_session, place, report_of
 

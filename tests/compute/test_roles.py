@@ -9,19 +9,19 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from backendai.accounts.models import ResourcePolicy
-from backendai.agent.backends.simulated import SimulatedBackend
-from backendai.compute.models import Allocation, ComputeSession
-from backendai.compute.services.kernel_specs import spec_for
-from backendai.compute.services.limits import waiting_of
-from backendai.compute.services.manifests import read_manifest
-from backendai.compute.services.node_view import WorkRequest, work_for_each
-from backendai.compute.spec import MountRequest, RoleSpec, SessionSpec
-from backendai.controller.loops import schedule_group
-from backendai.core.errors import UserError
-from backendai.core.slots import Slots
-from backendai.planning.preview import preview
-from backendai.planning.snapshot import read_snapshot
+from backendai.agent.backends.simulated.backend import SimulatedBackend
+from backendai.base.core.errors import UserError
+from backendai.base.core.slots import Slots
+from backendai.domain.accounts.models import ResourcePolicy
+from backendai.domain.compute.models.sessions import Allocation, ComputeSession
+from backendai.domain.compute.services.agents.kernel_specs import spec_for
+from backendai.domain.compute.services.agents.manifests import read_manifest
+from backendai.domain.compute.services.agents.node_view import WorkRequest, work_for_each
+from backendai.domain.compute.services.requests.limits import waiting_of
+from backendai.domain.compute.spec import MountRequest, RoleSpec, SessionSpec
+from backendai.domain.planning.preview import preview
+from backendai.domain.planning.snapshot import read_snapshot
+from backendai.portal.loops.loops import schedule_group
 from tests.api.callers import SESSIONS, Caller
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image, make_session, place

@@ -10,12 +10,12 @@ from uuid import UUID
 
 import pytest
 
-from backendai.compute.models import ComputeSession
-from backendai.compute.services.create import create_session
-from backendai.compute.services.recent import parameters_of
-from backendai.compute.spec import LaunchFile, MountRequest, RoleSpec, SessionSpec
-from backendai.compute.spec_document import digest_of, document_of, kept_document, spec_of, upgraded
-from backendai.core.errors import Conflict, UserError
+from backendai.base.core.errors import Conflict, UserError
+from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.services.launching.create import create_session
+from backendai.domain.compute.services.launching.recent import parameters_of
+from backendai.domain.compute.spec import LaunchFile, MountRequest, RoleSpec, SessionSpec
+from backendai.domain.compute.spec_document import digest_of, document_of, kept_document, spec_of, upgraded
 from tests.api.callers import SESSIONS, Caller
 from tests.cast import Cast
 from tests.factories import make_group, make_image, make_session

@@ -7,11 +7,11 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from backendai.compute.models import ComputeSession, SchedulingRecord
-from backendai.compute.services.reports import kernel_reported
-from backendai.compute.services.steps import full_steps
-from backendai.core.durations import describe_duration
-from backendai.wire.messages import KernelState
+from backendai.base.core.durations import describe_duration
+from backendai.base.wire.messages import KernelState
+from backendai.domain.compute.models.sessions import ComputeSession, SchedulingRecord
+from backendai.domain.compute.services.life.reports import kernel_reported
+from backendai.domain.compute.services.status.steps import full_steps
 from tests.cast import Cast
 from tests.factories import make_agent, make_session, place, report_of
 

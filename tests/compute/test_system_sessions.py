@@ -9,26 +9,26 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from backendai.accounts.models import ResourcePolicy, User
-from backendai.catalog.models import Image, ImageOnAgent
-from backendai.compute.auditing import CHECKS, World, violations_of
-from backendai.compute.models import Allocation, ComputeSession
-from backendai.compute.services import system_sessions
-from backendai.compute.services.create import create_session
-from backendai.compute.services.limits import limit_views
-from backendai.compute.services.mounts import MOST_MOUNTS
-from backendai.compute.services.openings import limits_on
-from backendai.compute.services.reports import kernel_reported
-from backendai.compute.services.system_sessions import end_unused, left_out, lost_folders, open_folders
-from backendai.compute.services.traffic import note_traffic
-from backendai.compute.spec import SessionSpec
-from backendai.compute.status import Status
-from backendai.core.errors import Conflict, UserError
-from backendai.gateways.reach import reach
-from backendai.gateways.targets import Denied
-from backendai.storage.models import FolderGrant
-from backendai.wire.messages import KernelState
-from backendai.wire.tickets import Purpose
+from backendai.base.core.errors import Conflict, UserError
+from backendai.base.wire.messages import KernelState
+from backendai.base.wire.tickets import Purpose
+from backendai.domain.accounts.models import ResourcePolicy, User
+from backendai.domain.catalog.models import Image, ImageOnAgent
+from backendai.domain.compute.auditing import CHECKS, World, violations_of
+from backendai.domain.compute.models.sessions import Allocation, ComputeSession
+from backendai.domain.compute.services.launching import system_sessions
+from backendai.domain.compute.services.launching.create import create_session
+from backendai.domain.compute.services.launching.system_sessions import end_unused, left_out, lost_folders, open_folders
+from backendai.domain.compute.services.life.reports import kernel_reported
+from backendai.domain.compute.services.records.traffic import note_traffic
+from backendai.domain.compute.services.requests.limits import limit_views
+from backendai.domain.compute.services.requests.mounts import MOST_MOUNTS
+from backendai.domain.compute.services.requests.openings import limits_on
+from backendai.domain.compute.spec import SessionSpec
+from backendai.domain.compute.status import Status
+from backendai.domain.storage.models import FolderGrant
+from backendai.gates.gateways.reach import reach
+from backendai.gates.gateways.targets import Denied
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image, make_session, place, report_of
 from tests.mount_tools import ready_folder, storage_host

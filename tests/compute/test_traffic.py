@@ -11,9 +11,9 @@ import pytest
 from django.db import DatabaseError
 from django.utils import timezone
 
-from backendai.compute.models import SessionTraffic
-from backendai.compute.services import traffic
-from backendai.compute.services.traffic import WRITTEN_EVERY, Meter, note_traffic
+from backendai.domain.compute.models.sessions import SessionTraffic
+from backendai.domain.compute.services.records import traffic
+from backendai.domain.compute.services.records.traffic import WRITTEN_EVERY, Meter, note_traffic
 from tests.cast import Cast
 from tests.factories import make_session
 

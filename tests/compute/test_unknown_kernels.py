@@ -9,19 +9,19 @@ from uuid import uuid4
 import pytest
 from django.utils import timezone
 
-from backendai.activity.models import AuditEntry
-from backendai.cluster.models import Agent
-from backendai.compute.models import Allocation, ComputeSession, Kernel, UnknownKernel
-from backendai.compute.services.adopting import adopt_session
-from backendai.compute.services.kernel_specs import spec_for
-from backendai.compute.services.node_view import work_for
-from backendai.compute.services.reports import kernel_reported
-from backendai.compute.services.unknown_kernels import note_unknown, remove_unknown
-from backendai.compute.status import Status
-from backendai.controller.group_pass import schedule
-from backendai.core.errors import Conflict, NotAllowed
-from backendai.wire.messages import KernelSighting, KernelState, SyncDown
-from backendai.wire.messages import UnknownKernel as Told
+from backendai.base.core.errors import Conflict, NotAllowed
+from backendai.base.wire.messages import KernelSighting, KernelState, SyncDown
+from backendai.base.wire.messages import UnknownKernel as Told
+from backendai.domain.activity.models import AuditEntry
+from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.compute.models.sessions import Allocation, ComputeSession, Kernel, UnknownKernel
+from backendai.domain.compute.services.agents.adopting import adopt_session
+from backendai.domain.compute.services.agents.kernel_specs import spec_for
+from backendai.domain.compute.services.agents.node_view import work_for
+from backendai.domain.compute.services.agents.unknown_kernels import note_unknown, remove_unknown
+from backendai.domain.compute.services.life.reports import kernel_reported
+from backendai.domain.compute.status import Status
+from backendai.portal.loops.group_pass import schedule
 from tests.cast import Cast
 from tests.factories import make_agent, make_running_session, make_session, place, report_of
 

@@ -15,11 +15,15 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from backendai.accounts.models import User
-from backendai.compute.models import UnknownKernel
-from backendai.compute.services.unknown_kernels import remove_unknown
-from backendai.compute.services.unknown_notifications import has_unknown_mails, send_unknown_mails, undecided_by_agent
-from backendai.controller.mail_texts import unknown_mail
+from backendai.domain.accounts.models import User
+from backendai.domain.compute.models.sessions import UnknownKernel
+from backendai.domain.compute.services.agents.unknown_kernels import remove_unknown
+from backendai.domain.compute.services.notices.unknown_notifications import (
+    has_unknown_mails,
+    send_unknown_mails,
+    undecided_by_agent,
+)
+from backendai.portal.loops.mail_texts import unknown_mail
 from tests.cast import Cast
 from tests.compute.test_unknown_kernels import unknown_session
 from tests.factories import make_agent

@@ -10,11 +10,11 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from backendai.compute.auditing import World, run_checks
-from backendai.compute.models import SchedulingRecord
-from backendai.compute.services import waits
-from backendai.compute.services.ending import terminate_session
-from backendai.compute.services.waits import Waiting, note_waits
+from backendai.domain.compute.auditing import World, run_checks
+from backendai.domain.compute.models.sessions import SchedulingRecord
+from backendai.domain.compute.services.life.ending import terminate_session
+from backendai.domain.compute.services.placing import waits
+from backendai.domain.compute.services.placing.waits import Waiting, note_waits
 from tests.cast import make_cast
 from tests.factories import make_session
 

@@ -10,10 +10,10 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from backendai.compute.models import ComputeSession, SchedulingRecord
-from backendai.compute.services.ending import terminate_session
-from backendai.compute.services.waits import Waiting, note_waits
-from backendai.wire import browser
+from backendai.base.wire import browser
+from backendai.domain.compute.models.sessions import ComputeSession, SchedulingRecord
+from backendai.domain.compute.services.life.ending import terminate_session
+from backendai.domain.compute.services.placing.waits import Waiting, note_waits
 from tests.cast import Cast
 from tests.factories import make_agent, make_session, make_sessions, place
 

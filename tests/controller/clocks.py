@@ -8,10 +8,10 @@ from unittest import mock
 
 from django.utils import timezone
 
-from backendai.cluster.models import Agent, Reachability
-from backendai.compute.models import ComputeSession, Kernel, SchedulingRecord
-from backendai.controller.repair import repair
-from backendai.wire.messages import SyncUp
+from backendai.base.wire.messages import SyncUp
+from backendai.domain.cluster.models.groups import Agent, Reachability
+from backendai.domain.compute.models.sessions import ComputeSession, Kernel, SchedulingRecord
+from backendai.portal.loops.repair.rounds import repair
 
 
 def later(**duration: float) -> datetime:
@@ -24,7 +24,7 @@ def repair_at(moment: datetime, *, silent: tuple[Agent, ...] = ()) -> None:
     Passes have gone on until then, and the portal's door is open."""
     Agent.objects.exclude(pk__in=[agent.pk for agent in silent]).update(last_seen_at=moment)
     passes_went_on_until(moment)
-    with mock.patch("backendai.controller.reachability.door_answers", return_value=True):
+    with mock.patch("backendai.portal.loops.repair.reachability.door_answers", return_value=True):
         repair(moment)
         repair(moment)
 

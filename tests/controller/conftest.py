@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from backendai.controller import folders
+from backendai.portal.loops import folders
 
 
 @pytest.fixture(autouse=True)

@@ -12,11 +12,12 @@ from celery.beat import ScheduleEntry
 from django.utils import timezone
 
 from backendai.celery import app
-from backendai.cluster.models import Agent, PassLease
-from backendai.cluster.services import last_pass_at, reachable_since, record_reachability, take_lease
-from backendai.controller import clock, folders, idle, loops, observe
-from backendai.controller.lost_agents import mark_silent_agents
+from backendai.domain.cluster.models.groups import Agent, PassLease
+from backendai.domain.cluster.services import last_pass_at, reachable_since, record_reachability, take_lease
 from backendai.ops.beat import SteadyScheduler
+from backendai.portal.loops import clock, folders, idle, loops
+from backendai.portal.loops.repair import observe
+from backendai.portal.loops.repair.lost_agents import mark_silent_agents
 from tests.factories import make_agent
 
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)

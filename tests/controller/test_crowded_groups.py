@@ -11,13 +11,13 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from backendai.compute.models import ComputeSession, SchedulingRecord
-from backendai.compute.status import Status
-from backendai.controller import loops
-from backendai.planning import queue
-from backendai.planning.beyond import waits_beyond
-from backendai.planning.explain import Verdict, explain
-from backendai.planning.snapshot import read_picture, read_snapshot
+from backendai.domain.compute.models.sessions import ComputeSession, SchedulingRecord
+from backendai.domain.compute.status import Status
+from backendai.domain.planning import queue
+from backendai.domain.planning.beyond import waits_beyond
+from backendai.domain.planning.explain import Verdict, explain
+from backendai.domain.planning.snapshot import read_picture, read_snapshot
+from backendai.portal.loops import loops
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_running_session, make_session, make_sessions
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 import pytest
 from django.utils import timezone
 
-from backendai.cluster.models import Agent
-from backendai.cluster.services import record_sync
-from backendai.compute.models import Allocation, ComputeSession, SchedulingRecord
-from backendai.compute.services.draining import cancel_drain, move_agent, start_drain
-from backendai.compute.services.node_view import work_for
-from backendai.compute.services.place import Assignment, place_sessions
-from backendai.compute.services.reports import kernel_reported
-from backendai.compute.services.retiring import retire_agent
-from backendai.compute.status import Status
-from backendai.controller.loops import run_pass
-from backendai.core.errors import Conflict, UserError
+from backendai.base.core.errors import Conflict, UserError
+from backendai.base.wire.messages import KernelSighting, KernelState
+from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.cluster.services import record_sync
+from backendai.domain.compute.models.sessions import Allocation, ComputeSession, SchedulingRecord
+from backendai.domain.compute.services.agents.node_view import work_for
+from backendai.domain.compute.services.life.draining import cancel_drain, move_agent, start_drain
+from backendai.domain.compute.services.life.reports import kernel_reported
+from backendai.domain.compute.services.life.retiring import retire_agent
+from backendai.domain.compute.services.placing.place import Assignment, place_sessions
+from backendai.domain.compute.status import Status
 from backendai.ops.auditing import World, run_checks
-from backendai.wire.messages import KernelSighting, KernelState
+from backendai.portal.loops.loops import run_pass
 from tests.cast import Cast
 from tests.controller.clocks import later, only_kernel, repair_at, sync_of
 from tests.factories import make_agent, make_group, make_running_session, make_session, place, report_of

@@ -12,25 +12,26 @@ import pytest
 from django.conf import settings
 from django.utils import timezone
 
-from backendai.activity.jobs import cancel_job
-from backendai.activity.models import BackgroundJob
-from backendai.agent.gateway import Gateway, GatewayView
-from backendai.agent.roster import Roster
-from backendai.compute.models import ComputeSession, HomeKeep, Kernel
-from backendai.compute.services.ending import end_sessions, terminate_session
-from backendai.compute.services.home_keeping import homes_being_kept, keep_home
-from backendai.compute.services.moves import StatusCause
-from backendai.compute.status import Phase, Status
-from backendai.controller import filling, folders
-from backendai.core.errors import Conflict, NotAllowed
-from backendai.core.storage_layout import DATA, Marker, folder_path, write_marker
+from backendai.agent.gateway.server import Gateway, GatewayView
+from backendai.agent.kernel_index import Roster
+from backendai.base.core.errors import Conflict, NotAllowed
+from backendai.base.paths.storage_layout import DATA, Marker, folder_path, write_marker
+from backendai.base.wire.tickets import public_key_of
+from backendai.domain.activity.jobs import cancel_job
+from backendai.domain.activity.models import BackgroundJob
+from backendai.domain.compute.models.sessions import ComputeSession, HomeKeep, Kernel
+from backendai.domain.compute.services.life.ending import end_sessions, terminate_session
+from backendai.domain.compute.services.life.home_retention import homes_being_kept, keep_home
+from backendai.domain.compute.services.status.moves import StatusCause
+from backendai.domain.compute.status import Phase, Status
+from backendai.domain.storage.models import Folder, FolderFill, StorageHost
+from backendai.domain.storage.services import clone_folder, create_folder, purge_folder, retry_folder, set_limit
+from backendai.domain.storage.services.folder_copies import LEASE, due_fills, take_fill
+from backendai.domain.storage.status import FolderStatus
 from backendai.files.config import FilesSettings
-from backendai.files.server import create_app, create_server
-from backendai.storage.models import Folder, FolderFill, StorageHost
-from backendai.storage.services import clone_folder, create_folder, purge_folder, retry_folder, set_limit
-from backendai.storage.services.filling import LEASE, due_fills, take_fill
-from backendai.storage.status import FolderStatus
-from backendai.wire.tickets import public_key_of
+from backendai.files.http.server import create_app, create_server
+from backendai.portal.loops import folder_copies as filling
+from backendai.portal.loops import folders
 from tests.agent.memory_backend import Entry, MemoryBackend
 from tests.cast import Cast
 from tests.factories import make_agent, make_running_session
@@ -149,7 +150,7 @@ def test_a_copy_that_breaks_off_goes_on_with_the_rest(
 ) -> None:
     folder = keep_home(cast.alice, session, name="kept", now=timezone.now())
     with monkeypatch.context() as patch:
-        patch.setattr("backendai.core.packing.read_content", _break_off)
+        patch.setattr("backendai.base.paths.packing.read_content", _break_off)
         filling.fill_all()
     folder.refresh_from_db()
     assert folder.status == FolderStatus.CREATING

@@ -8,14 +8,14 @@ from unittest import mock
 
 import pytest
 
-from backendai.cluster.models import Agent
-from backendai.cluster.services import record_sync
-from backendai.compute.models import Allocation, Kernel
-from backendai.compute.services.ending import terminate_session
-from backendai.compute.status import Status
+from backendai.base.wire.broker.queues import CONTROL_QUEUE
+from backendai.base.wire.messages import Note
+from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.cluster.services import record_sync
+from backendai.domain.compute.models.sessions import Allocation, Kernel
+from backendai.domain.compute.services.life.ending import terminate_session
+from backendai.domain.compute.status import Status
 from backendai.ops.auditing import World, run_checks
-from backendai.wire.messages import Note
-from backendai.wire.queues import CONTROL_QUEUE
 from tests.cast import Cast
 from tests.controller.clocks import later, only_kernel, repair_at, rows, sync_of
 from tests.factories import make_agent, make_running_session, make_session, place
@@ -93,7 +93,7 @@ def test_what_depends_on_it_ends_with_it_and_its_group_is_scheduled(
     session = make_running_session(cast.alice, agent, **batch)
     dependent = make_session(cast.alice, depends_on=[session.name], **batch)
     lose(agent)
-    with mock.patch("backendai.wire.broker.hint") as hint, django_capture_on_commit_callbacks(execute=True):
+    with mock.patch("backendai.base.wire.broker.hints.hint") as hint, django_capture_on_commit_callbacks(execute=True):
         terminate_session(session, cast.dana, force=True)
     dependent.refresh_from_db()
     assert (dependent.status, dependent.status_reason) == (Status.CANCELLED, "dependency-failed")

@@ -8,24 +8,31 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from backendai.activity.models import AuditEntry
-from backendai.activity.notices import NoticeKind
+from backendai.base.core.errors import Conflict, NotFound
+from backendai.base.wire.messages import KernelState
+from backendai.base.wire.usage import KernelUsage, UsageReport
 from backendai.celery import app
-from backendai.cluster.idle import Places, delete_checker, write_checker
-from backendai.cluster.models import Agent, IdleChecker, Reachability
-from backendai.cluster.services import last_pass_at, take_lease
-from backendai.compute.auditing import World, run_checks
-from backendai.compute.commit_models import ImageCommit
-from backendai.compute.models import Allocation, ComputeSession, IdleWarning, Kernel, SessionNotice, SessionTraffic
-from backendai.compute.services.idle import extend_idle
-from backendai.compute.services.reports import kernel_reported
-from backendai.compute.services.traffic import note_traffic
-from backendai.compute.status import Status
-from backendai.controller import idle, tasks
-from backendai.core.errors import Conflict, NotFound
-from backendai.usage.samples import keep
-from backendai.wire.messages import KernelState
-from backendai.wire.usage import KernelUsage, UsageReport
+from backendai.domain.activity.models import AuditEntry
+from backendai.domain.activity.notices import NoticeKind
+from backendai.domain.cluster.idle.checkers import Places, delete_checker, write_checker
+from backendai.domain.cluster.models.groups import Agent, IdleChecker, Reachability
+from backendai.domain.cluster.services import last_pass_at, take_lease
+from backendai.domain.compute.auditing import World, run_checks
+from backendai.domain.compute.models.commits import ImageCommit
+from backendai.domain.compute.models.sessions import (
+    Allocation,
+    ComputeSession,
+    IdleWarning,
+    Kernel,
+    SessionNotice,
+    SessionTraffic,
+)
+from backendai.domain.compute.services.life.idle import extend_idle
+from backendai.domain.compute.services.life.reports import kernel_reported
+from backendai.domain.compute.services.records.traffic import note_traffic
+from backendai.domain.compute.status import Status
+from backendai.domain.usage.samples import keep
+from backendai.portal.loops import idle, tasks
 from tests.cast import Cast
 from tests.controller.clocks import only_kernel, passes_went_on_until, rows
 from tests.factories import make_agent, make_running_session, report_of

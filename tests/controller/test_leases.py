@@ -9,8 +9,8 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from backendai.cluster.models import PassLease
-from backendai.controller import loops
+from backendai.domain.cluster.models.groups import PassLease
+from backendai.portal.loops import loops
 
 pytestmark = pytest.mark.django_db
 LATER = timedelta(seconds=20)

@@ -11,14 +11,14 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from backendai.accounts.models import ResourcePolicy
-from backendai.compute.models import ComputeSession
-from backendai.compute.services.ending import end_sessions
-from backendai.compute.services.moves import StatusCause
-from backendai.compute.services.reports import kernel_reported
-from backendai.compute.status import PLACED, Phase, Status
-from backendai.controller.loops import schedule_group
-from backendai.wire.messages import KernelState
+from backendai.base.wire.messages import KernelState
+from backendai.domain.accounts.models import ResourcePolicy
+from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.services.life.ending import end_sessions
+from backendai.domain.compute.services.life.reports import kernel_reported
+from backendai.domain.compute.services.status.moves import StatusCause
+from backendai.domain.compute.status import PLACED, Phase, Status
+from backendai.portal.loops.loops import schedule_group
 from tests.cast import Cast, make_cast
 from tests.effort import LONG
 from tests.factories import make_agent, make_group, make_image, make_session, make_sessions, report_of

@@ -12,9 +12,9 @@ import pytest
 from django.db import connection, connections
 
 from backendai.asgi import application
-from backendai.cluster.joining import create_join_token, join_agent
-from backendai.controller import long_polls
-from backendai.wire.messages import JoinUp
+from backendai.base.wire.messages import JoinUp
+from backendai.domain.cluster.joining import create_join_token, join_agent
+from backendai.portal.agents import long_polls
 from tests.controller.clocks import sync_of
 from tests.factories import make_group
 

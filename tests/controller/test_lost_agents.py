@@ -11,20 +11,20 @@ from django.urls import resolve
 from django.utils import timezone
 from pytest_django.live_server_helper import LiveServer
 
-from backendai.cluster.joining import create_join_token, join_agent
-from backendai.cluster.models import Agent
-from backendai.cluster.services import record_sync
-from backendai.compute.models import ComputeSession
-from backendai.controller import reachability
-from backendai.controller.reachability import door_answers
-from backendai.controller.repair import repair
-from backendai.wire.messages import JoinUp
+from backendai.base.wire.messages import JoinUp
+from backendai.domain.cluster.joining import create_join_token, join_agent
+from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.cluster.services import record_sync
+from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.portal.loops.repair import reachability
+from backendai.portal.loops.repair.reachability import door_answers
+from backendai.portal.loops.repair.rounds import repair
 from tests.cast import Cast
 from tests.controller.clocks import later, sync_of
 from tests.factories import make_agent, make_group, make_running_session, make_session, place
 
 pytestmark = pytest.mark.django_db
-DOOR = "backendai.controller.reachability.door_answers"
+DOOR = "backendai.portal.loops.repair.reachability.door_answers"
 INTERVAL = 30
 
 
@@ -182,5 +182,5 @@ def test_a_portal_that_fails_on_every_knock_is_shut(live_server: LiveServer, mon
     def fail(*_: object) -> None:
         raise OSError("no database")
 
-    monkeypatch.setattr("backendai.controller.node_api.agent_of_token", fail)
+    monkeypatch.setattr("backendai.portal.agents.views.agent_of_token", fail)
     assert not door_answers(live_server.url)

@@ -9,10 +9,10 @@ from django.db.models import Sum
 from django.utils import timezone
 
 from backendai.celery import app
-from backendai.cluster.services import last_pass_at, take_lease
-from backendai.controller import clock, folders, tasks
-from backendai.controller.observe import OBSERVE_LEASE, run_observe
-from backendai.usage.models import UsageBucket
+from backendai.domain.cluster.services import last_pass_at, take_lease
+from backendai.domain.usage.models import UsageBucket
+from backendai.portal.loops import clock, folders, tasks
+from backendai.portal.loops.repair.observe import OBSERVE_LEASE, run_observe
 from tests.cast import Cast
 from tests.factories import make_running_session
 

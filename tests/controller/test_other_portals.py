@@ -12,12 +12,12 @@ from django.conf import LazySettings
 from django.utils import timezone
 from redis import Redis
 
-from backendai.cluster.epochs import has_other_portal
-from backendai.cluster.models import DatabaseEpoch
-from backendai.controller.other_portals import watch_for_others
-from backendai.controller.repair import RULES
+from backendai.domain.cluster.epochs import has_other_portal
+from backendai.domain.cluster.models.groups import DatabaseEpoch
 from backendai.ops.doctor import portal
-from backendai.web.health import health
+from backendai.portal.loops.repair.other_portals import watch_for_others
+from backendai.portal.loops.repair.rounds import RULES
+from backendai.portal.web.dashboard.health import health
 from tests.brokers import own_broker
 
 pytestmark = pytest.mark.django_db

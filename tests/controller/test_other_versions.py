@@ -11,13 +11,13 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from backendai.agent.backends.docker_engine import Engine
-from backendai.agent.backends.docker_images import Images
-from backendai.cluster.joining import digest_of
-from backendai.cluster.models import Agent
-from backendai.compute.status import Status
-from backendai.controller.lost_agents import end_lost_sessions, mark_silent_agents
-from backendai.wire.messages import PROTOCOL
+from backendai.agent.backends.docker.engine import Engine
+from backendai.agent.backends.docker.images import Images
+from backendai.base.wire.messages import PROTOCOL
+from backendai.domain.cluster.joining import digest_of
+from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.compute.status import Status
+from backendai.portal.loops.repair.lost_agents import end_lost_sessions, mark_silent_agents
 from bench.many_agents.messages import FleetNode, FleetUp
 from tests.cast import Cast
 from tests.controller.clocks import passes_went_on_until, sync_of

@@ -9,18 +9,18 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from backendai.agent.backends.base import BackendError
-from backendai.agent.ends import Ends
-from backendai.agent.lanes import Claim
-from backendai.agent.roster import Roster
-from backendai.cluster.models import Agent
-from backendai.compute.models import Allocation, Kernel, SchedulingRecord
-from backendai.compute.services.ending import terminate_session
-from backendai.compute.services.node_view import work_for
-from backendai.compute.services.reports import kernel_reported
-from backendai.compute.status import Status
-from backendai.controller.overdue_ends import force_ends
+from backendai.agent.kernel_index import Roster
+from backendai.agent.kernel_queues import Claim
+from backendai.agent.loop.ends import Ends
+from backendai.base.wire.messages import KernelState
+from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.compute.models.sessions import Allocation, Kernel, SchedulingRecord
+from backendai.domain.compute.services.agents.node_view import work_for
+from backendai.domain.compute.services.life.ending import terminate_session
+from backendai.domain.compute.services.life.reports import kernel_reported
+from backendai.domain.compute.status import Status
 from backendai.ops.auditing import World, run_checks
-from backendai.wire.messages import KernelState
+from backendai.portal.loops.repair.overdue_ends import force_ends
 from tests.cast import Cast
 from tests.controller.clocks import later, message_of, only_kernel, repair_at, rows
 from tests.factories import make_agent, make_running_session, report_of

@@ -8,14 +8,14 @@ from uuid import UUID
 
 import pytest
 
-from backendai.accounts.models import ResourcePolicy
-from backendai.compute.models import ComputeSession
-from backendai.compute.services.bulk import among
-from backendai.compute.services.end_times import set_end
-from backendai.compute.services.reports import kernel_reported
-from backendai.compute.status import Status
-from backendai.controller import overdue_runs
-from backendai.wire.messages import KernelState
+from backendai.base.db.bulk import among
+from backendai.base.wire.messages import KernelState
+from backendai.domain.accounts.models import ResourcePolicy
+from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.services.life.end_times import set_end
+from backendai.domain.compute.services.life.reports import kernel_reported
+from backendai.domain.compute.status import Status
+from backendai.portal.loops.repair import overdue_runs
 from tests.cast import Cast
 from tests.controller.clocks import later, only_kernel, repair_at, rows
 from tests.factories import make_agent, make_running_session, make_session, place, report_of

@@ -9,18 +9,18 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from backendai.cluster.models import Agent
-from backendai.cluster.services import record_sync
-from backendai.compute.models import Allocation, ComputeSession
-from backendai.compute.services.ending import Ended, end_each, terminate_session
-from backendai.compute.services.kernel_specs import spec_for
-from backendai.compute.services.node_view import work_for
-from backendai.compute.services.reports import kernel_reported
-from backendai.compute.status import Status
-from backendai.controller import overdue_starts
-from backendai.controller.repair import repair
+from backendai.base.wire.messages import KernelState
+from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.cluster.services import record_sync
+from backendai.domain.compute.models.sessions import Allocation, ComputeSession
+from backendai.domain.compute.services.agents.kernel_specs import spec_for
+from backendai.domain.compute.services.agents.node_view import work_for
+from backendai.domain.compute.services.life.ending import Ended, end_each, terminate_session
+from backendai.domain.compute.services.life.reports import kernel_reported
+from backendai.domain.compute.status import Status
 from backendai.ops.auditing import World, run_checks
-from backendai.wire.messages import KernelState
+from backendai.portal.loops.repair import overdue_starts
+from backendai.portal.loops.repair.rounds import repair
 from tests.cast import Cast
 from tests.controller.clocks import later, message_of, only_kernel, passes_went_on_until, repair_at, rows, sync_of
 from tests.factories import make_agent, make_group, make_session, place, report_of

@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from backendai.accounts.ends import set_active
-from backendai.cluster.models import ResourceGroup
-from backendai.compute.models import ComputeSession, SchedulingRecord
-from backendai.compute.services.ending import Ended, end_each, terminate_session
-from backendai.compute.services.priorities import set_priority
-from backendai.compute.services.renaming import rename_session
-from backendai.compute.services.reports import kernel_reported
-from backendai.compute.services.waits import Waiting, note_waits
-from backendai.compute.status import Status
-from backendai.controller import overdue_waits
+from backendai.base.wire.messages import KernelState
+from backendai.domain.accounts.sign_in.revocation import set_active
+from backendai.domain.cluster.models.groups import ResourceGroup
+from backendai.domain.compute.models.sessions import ComputeSession, SchedulingRecord
+from backendai.domain.compute.services.launching.priorities import set_priority
+from backendai.domain.compute.services.launching.renaming import rename_session
+from backendai.domain.compute.services.life.ending import Ended, end_each, terminate_session
+from backendai.domain.compute.services.life.reports import kernel_reported
+from backendai.domain.compute.services.placing.waits import Waiting, note_waits
+from backendai.domain.compute.status import Status
 from backendai.ops.auditing import World, run_checks
-from backendai.wire.messages import KernelState
+from backendai.portal.loops.repair import overdue_waits
 from tests.cast import Cast
 from tests.controller.clocks import later, message_of, only_kernel, repair_at, rows
 from tests.factories import make_agent, make_group, make_running_session, make_session, place, report_of

@@ -14,23 +14,23 @@ from django.db import OperationalError, connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from backendai.cluster.models import ResourceGroup
-from backendai.cluster.services import record_sync
-from backendai.compute.models import Allocation, ComputeSession, Kernel, SchedulingRecord
-from backendai.compute.services.free_capacity import FreeCapacity
-from backendai.compute.status import Status
-from backendai.controller import group_pass, loops
-from backendai.controller.collector import collector_paused
+from backendai.base.wire.messages import Note
+from backendai.domain.cluster.models.groups import ResourceGroup
+from backendai.domain.cluster.services import record_sync
+from backendai.domain.compute.models.sessions import Allocation, ComputeSession, Kernel, SchedulingRecord
+from backendai.domain.compute.services.placing.free_capacity import FreeCapacity
+from backendai.domain.compute.status import Status
+from backendai.domain.planning import deciding, queue
+from backendai.domain.planning.amounts.free import room_in
+from backendai.domain.planning.apply import apply_plan
+from backendai.domain.planning.snapshot import read_snapshot
 from backendai.ops.auditing import World, run_checks
-from backendai.planning import deciding, queue
-from backendai.planning.apply import apply_plan
-from backendai.planning.room import room_in
-from backendai.planning.snapshot import read_snapshot
+from backendai.portal.loops import group_pass, loops
+from backendai.portal.loops.collector import collector_paused
+from backendai.portal.web.session.reasons.advice import wait_of
 from backendai.scheduler.decide import decide
 from backendai.scheduler.plan import Plan
 from backendai.scheduler.snapshot import Snapshot
-from backendai.web.advice import wait_of
-from backendai.wire.messages import Note
 from tests.cast import Cast, make_cast
 from tests.controller.clocks import sync_of
 from tests.factories import make_agent, make_group, make_running_session, make_session, make_sessions

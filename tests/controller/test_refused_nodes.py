@@ -9,8 +9,8 @@ import pytest
 from django.test import Client
 from pytest_django.live_server_helper import LiveServer
 
-from backendai.controller import refused_nodes
-from backendai.controller.reachability import door_answers
+from backendai.portal.agents import refused as refused_nodes
+from backendai.portal.loops.repair.reachability import door_answers
 
 pytestmark = pytest.mark.django_db
 WRONG: Any = {"authorization": "Node revoked", "node-name": "gpu-07"}

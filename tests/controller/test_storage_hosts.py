@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from backendai.cluster.joining import digest_of
-from backendai.storage.models import HostOnAgent
+from backendai.domain.cluster.joining import digest_of
+from backendai.domain.storage.models import HostOnAgent
 from bench.many_agents.messages import FleetNode, FleetUp
 from tests.cast import Cast
 from tests.controller.clocks import sync_of

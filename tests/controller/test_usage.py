@@ -13,14 +13,14 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from backendai.cluster.joining import create_join_token, join_agent
-from backendai.cluster.models import Agent
-from backendai.compute.models import Kernel, SessionTraffic
-from backendai.compute.services.traffic import note_work
-from backendai.controller import usage as door
-from backendai.usage.models import UsageSample
-from backendai.wire.messages import JoinUp, SyncUp
-from backendai.wire.usage import KernelUsage, UsageReport
+from backendai.base.wire.messages import JoinUp, SyncUp
+from backendai.base.wire.usage import KernelUsage, UsageReport
+from backendai.domain.cluster.joining import create_join_token, join_agent
+from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.compute.models.sessions import Kernel, SessionTraffic
+from backendai.domain.compute.services.records.traffic import note_work
+from backendai.domain.usage.models import UsageSample
+from backendai.portal.agents import usage as door
 from tests.cast import Cast
 from tests.factories import make_group, make_running_session
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from backendai.core.errors import UserError
-from backendai.core.image_names import ImageName, parse_image_name, pinned
+from backendai.base.core.errors import UserError
+from backendai.base.core.image_names import ImageName, parse_image_name, pinned
 
 DIGEST = "sha256:" + "ab" * 32
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from backendai.core.listeners import in_url, is_loopback, reached_at
+from backendai.base.process.listeners import in_url, is_loopback, reached_at
 
 
 @pytest.mark.parametrize(

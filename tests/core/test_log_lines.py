@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from backendai.core.log_lines import from_last_lines, last_lines
+from backendai.base.core.log_lines import from_last_lines, last_lines
 
 RECORD = 4
 LINES = [b"a\n", b"1%\r2%\r3%\n", b"\x0b\x0c\x1c\n", b"\n", b"a-long-line\n", b"begun"]

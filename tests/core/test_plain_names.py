@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from backendai.accounts.models import Project
-from backendai.accounts.services import create_token
-from backendai.accounts.services.environments import save_dotfile
-from backendai.accounts.services.key_pairs import create_key_pair
-from backendai.accounts.services.projects import create_project
-from backendai.catalog.images import create_image
-from backendai.cluster.agents import make_join_token
-from backendai.core.errors import UserError
-from backendai.core.home_paths import path_problem
-from backendai.core.names import clean_line
+from backendai.base.core.errors import UserError
+from backendai.base.core.names import clean_line
+from backendai.base.paths.home_paths import path_problem
+from backendai.domain.accounts.models import Project
+from backendai.domain.accounts.services import create_token
+from backendai.domain.accounts.services.environments import save_dotfile
+from backendai.domain.accounts.services.key_pairs import create_key_pair
+from backendai.domain.accounts.services.projects import create_project
+from backendai.domain.catalog.images import create_image
+from backendai.domain.cluster.agents import make_join_token
 from tests.api.callers import Caller
 from tests.cast import Cast
 from tests.factories import make_group, make_image

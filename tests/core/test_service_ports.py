@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from backendai.core.service_ports import ServicePort, service_ports_of
+from backendai.base.core.service_ports import ServicePort, service_ports_of
 
 
 def read(label: str) -> list[ServicePort]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from backendai.core.session_kinds import KINDS, USUAL_KIND, SessionKind, kinds_with
+from backendai.base.core.session_kinds import KINDS, USUAL_KIND, SessionKind, kinds_with
 
 ARCHITECTURE = Path(__file__).resolve().parent.parent.parent / "docs" / "architecture.md"
 # the columns of the product's documents: code execution, service ports, dependencies, result, clustering. There a

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from backendai.core.errors import UserError
-from backendai.core.names import check_session_name
+from backendai.base.core.errors import UserError
+from backendai.base.core.names import check_session_name
 
 
 @pytest.mark.parametrize("name", ["abcd", "9-_.9", "a" * 64, "A.b-c_1"])

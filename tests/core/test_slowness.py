@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from backendai.core import slowness
-from backendai.core.slowness import MOST, Measure, allowed
+from backendai.base.process import slowness
+from backendai.base.process.slowness import MOST, Measure, allowed
 from tests.slow_machines import BUSY, QUIET, make_machine
 
 

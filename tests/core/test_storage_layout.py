@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from backendai.core.storage_layout import MARKER, Marker, StorageMissing, read_marker, write_marker
+from backendai.base.paths.storage_layout import MARKER, Marker, StorageMissing, read_marker, write_marker
 
 OURS = Marker("deployment", "local", 1000)
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from backendai.core.errors import UserError
-from backendai.core.slots import Slots, parse_amount, parse_size, written_amount
+from backendai.base.core.errors import UserError
+from backendai.base.core.slots import Slots, parse_amount, parse_size, written_amount
 
 
 @pytest.mark.parametrize(

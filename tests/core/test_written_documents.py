@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backendai.core.errors import UserError
-from backendai.core.written_documents import DEEPEST, check_extent, read_document, written
+from backendai.base.core.errors import UserError
+from backendai.base.core.written_documents import DEEPEST, check_extent, read_document, written
 from tests.effort import examples
 
 

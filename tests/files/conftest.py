@@ -17,13 +17,13 @@ import pytest_asyncio
 from aiohttp import ClientResponse
 from aiohttp.test_utils import TestClient, TestServer
 
-from backendai.core import beneath
-from backendai.core.storage_layout import Marker, folder_path, write_marker
+from backendai.base.paths import beneath
+from backendai.base.paths.storage_layout import Marker, folder_path, write_marker
+from backendai.base.wire.folder_tickets import sign_folder_ticket
+from backendai.base.wire.tickets import new_private_key, public_key_of
 from backendai.files.config import FilesSettings
-from backendai.files.server import create_app, create_server
-from backendai.files.serving import Server
-from backendai.wire.folder_tickets import sign_folder_ticket
-from backendai.wire.tickets import new_private_key, public_key_of
+from backendai.files.http.server import create_app, create_server
+from backendai.files.http.serving import Server
 
 PRIVATE_KEY = new_private_key()
 DEPLOYMENT = "d-test"

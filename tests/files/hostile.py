@@ -8,8 +8,8 @@ from itertools import product
 from pathlib import Path
 from uuid import UUID
 
-from backendai.core.storage_layout import folder_path
-from backendai.files.lifecycle import create
+from backendai.base.paths.storage_layout import folder_path
+from backendai.files.folders.lifecycle import create
 
 SECRET = b"the secret of somebody else"
 OTHER = UUID(int=7)

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from backendai.core import beneath, packing
-from backendai.files import archive_views, tar_reading
+from backendai.base.paths import beneath, packing
+from backendai.files.entries import tar_reading
+from backendai.files.http import archives as archive_views
 from tests.files.conftest import Portal
 
 pytestmark = pytest.mark.asyncio

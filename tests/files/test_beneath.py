@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from backendai.core import beneath
-from backendai.core.beneath import PathRefused
+from backendai.base.paths import beneath
+from backendai.base.paths.beneath import PathRefused
 
 
 @pytest.fixture

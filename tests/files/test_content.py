@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from backendai.files import content
-from backendai.files.content import LARGEST_TEXT
+from backendai.files.entries import content
+from backendai.files.entries.content import LARGEST_TEXT
 from tests.files.conftest import Portal
 
 pytestmark = pytest.mark.asyncio

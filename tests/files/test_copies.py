@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from backendai.core import beneath
-from backendai.files.changes import copy_tree
+from backendai.base.paths import beneath
+from backendai.files.entries.changes import copy_tree
 
 
 def test_what_is_removed_meanwhile_does_not_stop_the_copy(tmp_path: Path, each_way: str) -> None:

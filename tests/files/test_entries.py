@@ -10,8 +10,9 @@ from urllib.parse import quote
 
 import pytest
 
-from backendai.core.path_texts import encode_raw, text_of
-from backendai.files import entries, long_lists
+from backendai.base.paths.path_texts import encode_raw, text_of
+from backendai.files.entries import listing as entries
+from backendai.files.entries import long_lists
 from tests.files.conftest import Portal, prepare, running, settings_for
 
 pytestmark = pytest.mark.asyncio

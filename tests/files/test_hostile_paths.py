@@ -16,17 +16,20 @@ from uuid import UUID
 
 import pytest
 
-from backendai.core import packing
-from backendai.core.beneath import Parts
-from backendai.core.path_texts import encode_raw
-from backendai.core.storage_layout import TRASH, folder_path
-from backendai.files import archive_views, changes, content, entries, lifecycle, trash, unpacking, uploads
-from backendai.files.quota import NOTHING, Held, Ledger
+from backendai.base.paths import packing
+from backendai.base.paths.beneath import Parts
+from backendai.base.paths.path_texts import encode_raw
+from backendai.base.paths.storage_layout import TRASH, folder_path
+from backendai.files.entries import changes, content, unpacking, uploads
+from backendai.files.entries import listing as entries
+from backendai.files.entries.tree import FolderTree, opened_folder, opened_part, write_json
+from backendai.files.entries.unpacking import Item
+from backendai.files.folders import lifecycle, trash
+from backendai.files.folders.removal import remove_tree
+from backendai.files.http import archives as archive_views
+from backendai.files.http.serving import body_path
+from backendai.files.limits.quota import NOTHING, Held, Ledger
 from backendai.files.refusals import as_refusal
-from backendai.files.removal import remove_tree
-from backendai.files.serving import body_path
-from backendai.files.tree import FolderTree, opened_folder, opened_part, write_json
-from backendai.files.unpacking import Item
 from tests.files.conftest import Portal
 from tests.files.hostile import SECRET, bytes_of_path, fill, hostile_paths, make_secrets, picture
 from tests.files.test_uploads import TUS

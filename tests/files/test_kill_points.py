@@ -24,9 +24,9 @@ from uuid import UUID
 import pytest
 import urllib3
 
-from backendai.core.storage_layout import folder_path
+from backendai.base.paths.storage_layout import folder_path
+from backendai.files.folders.sweeping import sweep
 from backendai.files.process import run
-from backendai.files.sweeping import sweep
 from tests.files.conftest import prepare
 from tests.files.test_kills import Process
 from tests.files.test_uploads import KIND, TUS, metadata
@@ -119,7 +119,7 @@ def server(tmp_path: Path) -> Iterator[Dying]:
     one.kill()
 
 
-UPLOADS, CONTENT_MODULE = "backendai.files.uploads", "backendai.files.content"
+UPLOADS, CONTENT_MODULE = "backendai.files.entries.uploads", "backendai.files.entries.content"
 UPLOAD_POINTS = [
     Point(UPLOADS, "create"),
     Point(UPLOADS, "_write"),  # the file is there, its state is not
@@ -185,7 +185,7 @@ def test_an_upload_is_whole_or_not_there_wherever_the_server_dies(server: Dying)
     server.restart()
 
 
-UNPACKING = "backendai.files.unpacking"
+UNPACKING = "backendai.files.entries.unpacking"
 ARCHIVE_POINTS = [
     Point(UNPACKING, "_prepare", nth=2),
     Point(UNPACKING, "beneath.sync_all"),
@@ -229,7 +229,7 @@ def tar_of(files: dict[str, str]) -> bytes:
     return packed.getvalue()
 
 
-CLONING, COPYING = "backendai.files.cloning", "backendai.files.copying"
+CLONING, COPYING = "backendai.files.folders.cloning", "backendai.files.entries.copying"
 CLONE_POINTS = [
     Point(CLONING, "order"),
     Point(CLONING, "make_skeleton"),  # a directory is there, and says nothing
@@ -277,18 +277,18 @@ def test_a_clone_is_whole_or_not_there_wherever_the_server_dies(server: Dying) -
     assert os.listdir(server.root / ".staging") == []
 
 
-LIFECYCLE, REMOVAL = "backendai.files.lifecycle", "backendai.files.removal"
+LIFECYCLE, REMOVAL = "backendai.files.folders.lifecycle", "backendai.files.folders.removal"
 DELETE_POINTS = [
     Point(LIFECYCLE, "set_aside"),
     Point(LIFECYCLE, "require_version", "after"),
     Point(LIFECYCLE, "os.rename"),
     Point(LIFECYCLE, "os.rename", "after"),  # not synced
     Point(LIFECYCLE, "set_aside", "after"),
-    Point("backendai.files.sweeping", "remove"),
+    Point("backendai.files.folders.sweeping", "remove"),
     Point(REMOVAL, "os.unlink", "after"),
     Point(REMOVAL, "os.unlink", "after", nth=4),
     Point(REMOVAL, "os.rmdir"),
-    Point("backendai.files.sweeping", "remove", "after"),
+    Point("backendai.files.folders.sweeping", "remove", "after"),
 ]
 
 
@@ -309,7 +309,7 @@ def test_a_deleted_folder_is_whole_or_gone_wherever_the_server_dies(server: Dyin
         assert files_below(folder_path(server.root, kept) / "data") == FILES
 
 
-TRASH = "backendai.files.trash"
+TRASH = "backendai.files.folders.trash"
 TRASH_POINTS = [
     Point(TRASH, "_describe_item"),
     Point(TRASH, "_describe_item", "after"),

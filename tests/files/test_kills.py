@@ -20,9 +20,9 @@ from uuid import UUID
 import pytest
 import urllib3
 
-from backendai.core.storage_layout import folder_path
-from backendai.wire.folder_tickets import sign_folder_ticket
-from backendai.wire.tickets import public_key_of
+from backendai.base.paths.storage_layout import folder_path
+from backendai.base.wire.folder_tickets import sign_folder_ticket
+from backendai.base.wire.tickets import public_key_of
 from tests.files.conftest import DEPLOYMENT, PRIVATE_KEY, prepare
 from tests.files.test_uploads import KIND, TUS, metadata
 

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from backendai.files import measuring, tree
-from backendai.files.progress import Progress
-from backendai.files.quota import Amount, Ledger
+from backendai.files.entries import tree
+from backendai.files.folders import measuring
+from backendai.files.folders.progress import Progress
+from backendai.files.limits.quota import Amount, Ledger
 from tests.files.conftest import Portal
 from tests.files.test_archives import tar_of
 from tests.files.test_uploads import KIND, TUS, begin, metadata, send

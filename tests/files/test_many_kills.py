@@ -19,7 +19,7 @@ from urllib.parse import quote
 import pytest
 import urllib3
 
-from backendai.core.storage_layout import folder_path
+from backendai.base.paths.storage_layout import folder_path
 from tests.files.test_kills import Process
 from tests.files.test_kills import server as server
 from tests.files.test_uploads import KIND, TUS, metadata

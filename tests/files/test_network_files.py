@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from backendai.core.storage_layout import folder_path
-from backendai.files import changes
+from backendai.base.paths.storage_layout import folder_path
+from backendai.files.entries import changes
 from tests.files.conftest import Portal
 
 pytestmark = pytest.mark.asyncio

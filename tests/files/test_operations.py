@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from backendai.files import copying, operations
+from backendai.files.entries import copying
+from backendai.files.folders import operations
 from tests.files.conftest import Portal
 
 pytestmark = pytest.mark.asyncio

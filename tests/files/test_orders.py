@@ -13,12 +13,13 @@ from uuid import UUID
 
 import pytest
 
-from backendai.core.storage_layout import folder_path
-from backendai.files import manage_views, sweeping
-from backendai.files.lifecycle import ABSENT, CLONING, READY
-from backendai.files.tree import Size
-from backendai.wire.folder_tickets import sign_folder_ticket
-from backendai.wire.tickets import new_private_key
+from backendai.base.paths.storage_layout import folder_path
+from backendai.base.wire.folder_tickets import sign_folder_ticket
+from backendai.base.wire.tickets import new_private_key
+from backendai.files.entries.tree import Size
+from backendai.files.folders import sweeping
+from backendai.files.folders.lifecycle import ABSENT, CLONING, READY
+from backendai.files.http import manage as manage_views
 from tests.files.conftest import PRIVATE_KEY, Portal, prepare, running, settings_for
 
 pytestmark = pytest.mark.asyncio

@@ -11,17 +11,17 @@ from pathlib import Path
 import pytest
 from pytest_django import Settings as SettingsWrapper
 
-from backendai.core.errors import UserError
-from backendai.core.storage_layout import Marker, read_marker
+from backendai.base.core.errors import UserError
+from backendai.base.paths.storage_layout import Marker, read_marker
+from backendai.base.wire.tickets import public_key_of
+from backendai.domain.storage.models import StorageHost
 from backendai.files.config import read_settings
 from backendai.files.process import prepare_host, run
-from backendai.ops import fleet, ports
-from backendai.ops.data_folder import Refused
 from backendai.ops.doctor.storage import file_system, storage
-from backendai.ops.fleet import Choice
-from backendai.ops.local_storage import seed_storage
-from backendai.storage.models import StorageHost
-from backendai.wire.tickets import public_key_of
+from backendai.ops.run import fleet, ports
+from backendai.ops.run.data_folder import Refused
+from backendai.ops.run.fleet import Choice
+from backendai.ops.run.local_storage import seed_storage
 from tests.files.conftest import DEPLOYMENT, prepare
 
 

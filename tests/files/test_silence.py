@@ -16,9 +16,10 @@ from uuid import UUID
 
 import pytest
 
-from backendai.core.storage_layout import MARKER, folder_path
-from backendai.files import entries, hosts
-from backendai.files.tree import FolderTree
+from backendai.base.paths.storage_layout import MARKER, folder_path
+from backendai.files import hosts
+from backendai.files.entries import listing as entries
+from backendai.files.entries.tree import FolderTree
 from backendai.files.workers import Call, Workers
 from tests.files.conftest import Portal, prepare, running, settings_for
 

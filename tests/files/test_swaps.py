@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from backendai.core import beneath
-from backendai.files.changes import copy_tree
-from backendai.files.removal import remove_tree
+from backendai.base.paths import beneath
+from backendai.files.entries.changes import copy_tree
+from backendai.files.folders.removal import remove_tree
 
 _EXCHANGE = 2
 _SWAPPED = ((b"top", b"real", b"link"), (b"top/deep/er", b"real", b"link"))

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from backendai.files import uploads
-from backendai.files.naming import numbered
+from backendai.files.entries import uploads
+from backendai.files.entries.naming import numbered
 from tests.files.conftest import Portal
 from tests.files.test_archives import put, tar_of
 from tests.files.test_uploads import TUS, begin, metadata, offset_of, send

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from backendai.files import upload_views, uploads
-from backendai.files.sweeping import sweep
+from backendai.files.entries import uploads
+from backendai.files.folders.sweeping import sweep
+from backendai.files.http import uploads as upload_views
 from tests.files.conftest import Portal
 
 pytestmark = pytest.mark.asyncio

@@ -11,9 +11,9 @@ from uuid import uuid4
 import pytest
 from django.db import DatabaseError, InterfaceError
 
-from backendai.gateways import guard
-from backendai.gateways.guard import Guard, Unknown
-from backendai.gateways.targets import Denied, Target
+from backendai.gates.gateways import guard
+from backendai.gates.gateways.guard import Guard, Unknown
+from backendai.gates.gateways.targets import Denied, Target
 from tests.patience import patient
 
 pytestmark = pytest.mark.asyncio

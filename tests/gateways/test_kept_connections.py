@@ -11,9 +11,9 @@ import pytest
 import uvloop
 from aiohttp import web
 
-from backendai.gateways import guests
-from backendai.gateways.asking import NodeUnreachable
-from backendai.gateways.guests import GuestTarget, ask
+from backendai.gates.gateways import guests
+from backendai.gates.gateways.asking import NodeUnreachable
+from backendai.gates.gateways.guests import GuestTarget, ask
 
 ANSWER = {"run_id": "r", "state": "RUNNING", "contexts": []}
 

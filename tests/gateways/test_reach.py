@@ -8,11 +8,11 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from backendai.compute.models import ComputeSession, Kernel
-from backendai.compute.status import Status
-from backendai.gateways.reach import reach, still_visible
-from backendai.gateways.targets import Denied
-from backendai.wire.tickets import Purpose
+from backendai.base.wire.tickets import Purpose
+from backendai.domain.compute.models.sessions import ComputeSession, Kernel
+from backendai.domain.compute.status import Status
+from backendai.gates.gateways.reach import reach, still_visible
+from backendai.gates.gateways.targets import Denied
 from tests.cast import Cast
 from tests.factories import make_agent, make_running_session
 

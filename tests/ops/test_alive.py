@@ -17,8 +17,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from backendai.agent.credentials import save_address
-from backendai.ops import alive, valkey
+from backendai.agent.settings.credentials import save_address
+from backendai.ops import alive
+from backendai.ops.run import valkey
 from tests.patience import until
 
 ROOT = Path(__file__).parents[2]

@@ -12,10 +12,10 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from backendai.ops import fleet, ports, up
 from backendai.ops.checks import check_apps
 from backendai.ops.doctor import apps
-from backendai.ops.fleet import Choice
+from backendai.ops.run import fleet, ports, up
+from backendai.ops.run.fleet import Choice
 
 
 @pytest.mark.parametrize(

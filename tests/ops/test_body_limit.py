@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from backendai.ops.body_limit import serve_within_limit
-from backendai.ops.routes import Serving
+from backendai.portal.http.body_limit import serve_within_limit
+from backendai.portal.http.routes import Serving
 
 MOST = 10
 

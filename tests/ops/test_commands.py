@@ -13,9 +13,9 @@ from django.core.management import CommandError, call_command, load_command_clas
 from django.test import Client
 from django.urls import reverse
 
-from backendai.accounts.models import AccessToken, Membership, User
-from backendai.activity.models import AuditEntry
-from backendai.cluster import agents
+from backendai.domain.accounts.models import AccessToken, Membership, User
+from backendai.domain.activity.models import AuditEntry
+from backendai.domain.cluster import agents
 from tests.cast import Cast
 from tests.factories import make_agent, make_group
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.django_db
 COMMANDS = [
     *(("backendai.ops", name) for name in ("create_token", "create_join_token", "audit", "doctor", "seed", "prepare")),
     ("backendai.agent", "agent"),
-    ("backendai.appproxy", "appproxy"),
+    ("backendai.gates.appproxy", "appproxy"),
     ("backendai.files", "file_server"),
 ]
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from backendai.wire.tickets import new_private_key, public_key_of
+from backendai.base.wire.tickets import new_private_key, public_key_of
 from tests.system.platform import free_port
 
 ROOT = Path(__file__).parents[2]

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from backendai.ops import data_folder
-from backendai.ops.data_folder import make_database_private
+from backendai.ops.run import data_folder
+from backendai.ops.run.data_folder import make_database_private
 
 
 @pytest.fixture(autouse=True)

@@ -21,15 +21,15 @@ from django.db import DatabaseError, InterfaceError, OperationalError, connectio
 from django.test import Client
 from pytest_django.live_server_helper import LiveServer
 
-from backendai.accounts.services import create_token
-from backendai.agent.portal import PortalClient, PortalUnreachable
+from backendai.agent.portal.client import PortalClient, PortalUnreachable
+from backendai.base.db.database_faults import is_away, is_busy
+from backendai.base.wire.messages import JoinUp
 from backendai.celery import app
-from backendai.cluster.joining import create_join_token, join_agent
-from backendai.controller import outages, tasks
-from backendai.core.database_faults import is_away, is_busy
-from backendai.ops import database_away
-from backendai.realtime.routing import websocket_application
-from backendai.wire.messages import JoinUp
+from backendai.domain.accounts.services import create_token
+from backendai.domain.cluster.joining import create_join_token, join_agent
+from backendai.portal.http import database_away
+from backendai.portal.loops import outages, tasks
+from backendai.portal.realtime.routing import websocket_application
 from tests.cast import Cast
 from tests.controller.clocks import sync_of
 from tests.factories import make_group
@@ -137,7 +137,7 @@ def test_a_lock_or_a_statement_that_took_too_long_is_answered_503(
 ) -> None:
     error = wrapped(OperationalError, cause)
     with (
-        mock.patch("backendai.api.views.sessions.launch_session", side_effect=error),
+        mock.patch("backendai.portal.api.sessions.views.launch_session", side_effect=error),
         mock.patch.object(database_away, "_busy_burst", database_away._Burst("the database gave up")),
         caplog.at_level(logging.INFO),
     ):
@@ -231,7 +231,7 @@ def test_the_control_worker_says_in_one_line_that_it_is_away_and_when_it_is_back
 
 def test_a_fault_of_a_task_keeps_its_traceback() -> None:
     with (
-        mock.patch("backendai.controller.loops.run_pass", side_effect=ValueError("ours")),
+        mock.patch("backendai.portal.loops.loops.run_pass", side_effect=ValueError("ours")),
         pytest.raises(ValueError, match="ours"),
     ):
         tasks.run_pass()

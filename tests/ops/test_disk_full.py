@@ -20,15 +20,15 @@ from django.db import OperationalError, connection, connections
 from django.test import Client
 from pytest_django.live_server_helper import LiveServer
 
-from backendai.accounts.services import create_token
-from backendai.agent.portal import PortalClient, PortalUnreachable
-from backendai.cluster.joining import create_join_token, join_agent
-from backendai.compute.models import ComputeSession, Kernel
-from backendai.compute.status import Status
-from backendai.core.database_faults import is_full
-from backendai.ops import database_away
-from backendai.ops.console import LogFile
-from backendai.wire.messages import JoinUp
+from backendai.agent.portal.client import PortalClient, PortalUnreachable
+from backendai.base.db.database_faults import is_full
+from backendai.base.wire.messages import JoinUp
+from backendai.domain.accounts.services import create_token
+from backendai.domain.cluster.joining import create_join_token, join_agent
+from backendai.domain.compute.models.sessions import ComputeSession, Kernel
+from backendai.domain.compute.status import Status
+from backendai.ops.run.console import LogFile
+from backendai.portal.http import database_away
 from tests.cast import Cast
 from tests.controller.clocks import sync_of
 from tests.factories import make_group, make_image, make_session
@@ -133,7 +133,7 @@ def test_for_nodes_the_portal_is_unreachable(live_server: LiveServer) -> None:
     full = OperationalError("full")
     full.__cause__ = psycopg.errors.DiskFull()
     with (
-        mock.patch("backendai.controller.node_api.record_sync", side_effect=full),
+        mock.patch("backendai.portal.agents.views.record_sync", side_effect=full),
         pytest.raises(PortalUnreachable, match="HTTP 507"),
     ):
         node.sync(sync_of())
@@ -146,7 +146,7 @@ def test_the_log_has_one_line_for_many(cast: Cast, caplog: pytest.LogCaptureFixt
     full = OSError(errno.ENOSPC, "No space left on device")
     with (
         mock.patch.object(database_away, "_full_burst", database_away._Burst("a disk is full; answered 507")),
-        mock.patch("backendai.compute.services.create.check_spec", side_effect=full),
+        mock.patch("backendai.domain.compute.services.launching.create.check_spec", side_effect=full),
         caplog.at_level(logging.INFO),
     ):
         answers = {launch(client, "one").status_code for _ in range(3)}

@@ -17,10 +17,10 @@ from django.core.management import call_command
 
 from backendai.agent.accelerators.base import Device, Found
 from backendai.agent.accelerators.mock import Mock
-from backendai.gateways.site_keys import host_key, private_text
+from backendai.gates.gateways.site_keys import host_key, private_text
 from backendai.ops.doctor import accelerators, engine, machine, portal, ssh
 from backendai.ops.doctor.check import Check
-from backendai.ops.engine import NoEngine
+from backendai.ops.run.engine import NoEngine
 
 GOOD_ENGINE: dict[str, Any] = {
     "LiveRestoreEnabled": True,

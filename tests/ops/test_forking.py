@@ -14,10 +14,10 @@ from unittest.mock import Mock
 import psutil
 import pytest
 
-from backendai.ops.child import Program
-from backendai.ops.console import Terminal
-from backendai.ops.supervisor import Supervisor
-from backendai.ops.warm_parent import NODE, PORTAL
+from backendai.ops.run.child import Program
+from backendai.ops.run.console import Terminal
+from backendai.ops.run.supervisor import Supervisor
+from backendai.ops.run.warm_parent import NODE, PORTAL
 from tests.patience import until
 
 PATIENCE = 60.0
@@ -65,7 +65,7 @@ class Warm:
         return last()
 
     def parent(self) -> psutil.Process:
-        return next(one for one in psutil.Process().children() if "backendai.ops.warm_parent" in _command(one))
+        return next(one for one in psutil.Process().children() if "backendai.ops.run.warm_parent" in _command(one))
 
 
 @pytest.fixture(scope="module")
@@ -88,11 +88,11 @@ def test_what_it_forks_is_like_a_process_that_was_started(warm: Warm) -> None:
     assert portal["descriptors"][:3] == [0, 1, 2]
     assert len(portal["descriptors"]) == 4  # the list itself
     assert portal["threads"] == 1
-    assert {"backendai.urls", "backendai.controller.tasks", "uvicorn"} <= set(portal["modules"])
+    assert {"backendai.urls", "backendai.portal.loops.tasks", "uvicorn"} <= set(portal["modules"])
 
     node = warm.told("node", NODE)
-    assert "backendai.agent.runtime" in node["modules"]
-    assert not {"backendai.settings.portal", "backendai.accounts.models"} & set(node["modules"])
+    assert "backendai.agent.loop.runtime" in node["modules"]
+    assert not {"backendai.settings.portal", "backendai.domain.accounts.models"} & set(node["modules"])
 
     failing = warm.program("failing", "import sys; print('so it ends', file=sys.stderr); sys.exit(7)", PORTAL)
     assert warm.supervisor.run_once(failing) == 7

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from backendai.activity.jobs import cancel_job
-from backendai.activity.models import BackgroundJob
-from backendai.catalog.services import seed_images
-from backendai.compute.status import Status
-from backendai.controller.loops import run_pass
-from backendai.ops import image_builds
-from backendai.ops.image_builds import Builder, Stopped, build, build_missing
+from backendai.domain.activity.jobs import cancel_job
+from backendai.domain.activity.models import BackgroundJob
+from backendai.domain.catalog.services import seed_images
+from backendai.domain.compute.status import Status
+from backendai.ops.run import image_builds
+from backendai.ops.run.image_builds import Builder, Stopped, build, build_missing
+from backendai.portal.loops.loops import run_pass
 from tests.cast import Cast
 from tests.factories import make_agent, make_image, make_session
 
@@ -103,7 +103,7 @@ def _signal_when(there: Path) -> None:
 def test_what_people_can_work_with_first_is_made_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_image("another", is_built_here=True)
     seed_images()
-    monkeypatch.setattr("backendai.ops.image_builds._is_there", lambda _reference: False)
+    monkeypatch.setattr("backendai.ops.run.image_builds._is_there", lambda _reference: False)
     command, asked = tmp_path / "b", tmp_path / "asked"
     command.write_text(f"import sys; open({str(asked)!r}, 'a').write(sys.argv[2] + ' '); print('done')")
     assert build_missing(Builder(command, tmp_path / "log")) == 0

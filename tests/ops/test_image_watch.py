@@ -8,18 +8,26 @@ from pathlib import Path
 import pytest
 from django.utils import timezone
 
-from backendai.activity.jobs import finish_job, start_job, stop_job
-from backendai.activity.models import AuditEntry, BackgroundJob
-from backendai.agent.native_mark import is_marked_native
-from backendai.catalog import builds
-from backendai.catalog.builds import ASKED, begin_build, is_due, next_try_of, pause_after, request_build, retry_build
-from backendai.catalog.models import Image
-from backendai.catalog.services import BUILD_JOB
-from backendai.cluster.native_sessions import allow_native_sessions, runs_natively
-from backendai.core.errors import Conflict, UserError
-from backendai.ops import image_watch
-from backendai.ops.image_builds import Builder
-from backendai.ops.image_watch import ImageWatch
+from backendai.agent.settings.native_mark import is_marked_native
+from backendai.base.core.errors import Conflict, UserError
+from backendai.domain.activity.jobs import finish_job, start_job, stop_job
+from backendai.domain.activity.models import AuditEntry, BackgroundJob
+from backendai.domain.catalog import builds
+from backendai.domain.catalog.builds import (
+    ASKED,
+    begin_build,
+    is_due,
+    next_try_of,
+    pause_after,
+    request_build,
+    retry_build,
+)
+from backendai.domain.catalog.models import Image
+from backendai.domain.catalog.services import BUILD_JOB
+from backendai.domain.cluster.native_sessions import allow_native_sessions, runs_natively
+from backendai.ops.run import image_watch
+from backendai.ops.run.image_builds import Builder
+from backendai.ops.run.image_watch import ImageWatch
 from tests.cast import Cast
 from tests.factories import make_image
 

@@ -16,8 +16,8 @@ import pytest
 import uvicorn
 
 from backendai import asgi
-from backendai.ops import patient_http
-from backendai.ops.patient_http import PatientHttp
+from backendai.portal.http import timeouts as patient_http
+from backendai.portal.http.timeouts import PatientHttp
 from tests.patience import patient
 from tests.realtime.test_handshakes import compose, single_machine
 
@@ -173,7 +173,7 @@ async def test_compose_and_bin_up_name_the_same_limits() -> None:
 
 async def test_processes_may_open_more_files_than_shells_let_them() -> None:
     words = (
-        "import resource; from backendai.core.open_files import raise_open_files;"
+        "import resource; from backendai.base.process.open_files import raise_open_files;"
         "print(raise_open_files(), resource.getrlimit(resource.RLIMIT_NOFILE)[0])"
     )
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]

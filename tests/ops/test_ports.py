@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from backendai.ops import data_folder, up
-from backendai.ops.fleet import Choice
-from backendai.ops.ports import Claims, ssh_port
+from backendai.ops.run import data_folder, up
+from backendai.ops.run.fleet import Choice
+from backendai.ops.run.ports import Claims, ssh_port
 
 
 def decided(claims: Claims, data: Path, *more: str) -> Choice:

@@ -16,9 +16,9 @@ from django.core.management import call_command
 from django.core.management.base import SystemCheckError
 from django.test import override_settings
 
-from backendai.ops import data_folder, up
-from backendai.ops.console import Terminal
-from backendai.ops.ports import Claims
+from backendai.ops.run import data_folder, up
+from backendai.ops.run.console import Terminal
+from backendai.ops.run.ports import Claims
 from backendai.settings import environment
 from backendai.settings.environment import RUNNING, WrongSetting
 
@@ -118,7 +118,7 @@ def test_commands_believe_what_a_start_has_decided_until_it_ends_even_by_a_kill(
     monkeypatch.setenv("BACKENDAI_DATA", str(tmp_path))
     monkeypatch.delenv("BACKENDAI_PORT", raising=False)
     code = (
-        "import sys; from pathlib import Path; from backendai.ops.data_folder import say_running\n"
+        "import sys; from pathlib import Path; from backendai.ops.run.data_folder import say_running\n"
         f"say_running(Path({str(tmp_path)!r}), {{'BACKENDAI_PORT': '8181'}}); print(flush=True); sys.stdin.read()"
     )
     command = [sys.executable, "-c", code]

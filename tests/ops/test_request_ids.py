@@ -9,11 +9,11 @@ import pytest
 from django.conf import settings
 from django.test import Client
 
-from backendai.accounts.services import create_token
-from backendai.activity.models import AuditEntry
-from backendai.activity.request_facts import RequestFacts, client_address, request_id, within_request
-from backendai.activity.services import audit
-from backendai.ops.request_ids import HEADER, AddRequestId
+from backendai.domain.accounts.services import create_token
+from backendai.domain.activity.models import AuditEntry
+from backendai.domain.activity.request_facts import RequestFacts, client_address, request_id, within_request
+from backendai.domain.activity.services import audit
+from backendai.portal.http.request_ids import HEADER, AddRequestId
 from tests.cast import Cast
 from tests.factories import make_session
 
@@ -60,7 +60,9 @@ def test_what_the_platform_does_itself_has_neither(cast: Cast) -> None:
 def test_a_fault_shows_the_id_that_the_log_has(cast: Cast, script: Client, caplog: pytest.LogCaptureFixture) -> None:
     visitor = Client(raise_request_exception=False)
     visitor.force_login(cast.alice)
-    broken = mock.patch("backendai.compute.querysets.SessionQuerySet.visible_to", side_effect=RuntimeError("broken"))
+    broken = mock.patch(
+        "backendai.domain.compute.querysets.SessionQuerySet.visible_to", side_effect=RuntimeError("broken")
+    )
     with broken, caplog.filtering(AddRequestId()):
         answers = [script.get("/api/v1/sessions/"), visitor.get("/")]
     assert [answer.status_code for answer in answers] == [500, 500]

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from django.utils import timezone
 
-from backendai.accounts.models import User
-from backendai.catalog.models import Image
-from backendai.cluster.models import ResourceGroup
-from backendai.compute.status import Status
-from backendai.controller.group_pass import schedule
-from backendai.ops.seeding import seed
+from backendai.domain.accounts.models import User
+from backendai.domain.catalog.models import Image
+from backendai.domain.cluster.models.groups import ResourceGroup
+from backendai.domain.compute.status import Status
+from backendai.ops.tools.seeding import seed
+from backendai.portal.loops.group_pass import schedule
 from tests.factories import make_agent, make_running_session, make_session
 
 pytestmark = pytest.mark.django_db

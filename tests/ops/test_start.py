@@ -17,10 +17,10 @@ from unittest.mock import Mock
 import psutil
 import pytest
 
-from backendai.agent.credentials import Credentials, save_credentials
-from backendai.ops import better_machine, data_folder, engine, fleet, up, valkey
+from backendai.agent.settings.credentials import Credentials, save_credentials
 from backendai.ops.doctor.check import Check
-from backendai.ops.fleet import Choice
+from backendai.ops.run import better_machine, data_folder, engine, fleet, up, valkey
+from backendai.ops.run.fleet import Choice
 from tests.patience import patient
 
 ROOT = Path(__file__).parents[2]
@@ -234,7 +234,7 @@ def test_it_starts_the_whole_platform_and_leaves_nothing_behind(tmp_path: Path, 
     without = ("REDIS_URL", "DATABASE_URL", "BACKENDAI_DATA", "BACKENDAI_PORTAL_URL", "DJANGO_SETTINGS_MODULE")
     environment = {name: value for name, value in os.environ.items() if name not in without}
     environment["XDG_RUNTIME_DIR"] = str(short)
-    command = [sys.executable, "-m", "backendai.ops.up", "--port", str(port), "--data", str(data)]
+    command = [sys.executable, "-m", "backendai.ops.run.up", "--port", str(port), "--data", str(data)]
     platform = subprocess.Popen(
         [*command, "--backend", "simulated"], cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True
     )

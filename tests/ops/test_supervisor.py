@@ -12,10 +12,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from backendai.ops import data_folder
-from backendai.ops.child import Program
-from backendai.ops.console import LogFile, Terminal
-from backendai.ops.supervisor import Supervisor, restart_delay
+from backendai.ops.run import data_folder
+from backendai.ops.run.child import Program
+from backendai.ops.run.console import LogFile, Terminal
+from backendai.ops.run.supervisor import Supervisor, restart_delay
 from tests.patience import patient, until
 
 PATIENCE = 20.0
@@ -23,8 +23,8 @@ PATIENCE = 20.0
 PROGRAM = """
 import sys
 from pathlib import Path
-from backendai.ops.child import Program
-from backendai.ops.supervisor import Supervisor
+from backendai.ops.run.child import Program
+from backendai.ops.run.supervisor import Supervisor
 
 folder = Path(sys.argv[1])
 def script(name, text, **options):

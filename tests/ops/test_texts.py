@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from django.conf import settings
 
-from backendai.core.messages import gaps
-from backendai.ops.texts.catalogue import Catalogue, Entry, Key, mo_bytes, po_text, read_po, renewed
-from backendai.ops.texts.files import languages, po_path
-from backendai.ops.texts.found import placeholders, texts_of_module, texts_of_template
+from backendai.base.core.messages import gaps
+from backendai.ops.tools.texts.catalogue import Catalogue, Entry, Key, mo_bytes, po_text, read_po, renewed
+from backendai.ops.tools.texts.files import languages, po_path
+from backendai.ops.tools.texts.found import placeholders, texts_of_module, texts_of_template
 from tests.ops.bare_texts import bare_in_code, bare_in_script, bare_in_template
 
 ROOT = Path(settings.BASE_DIR)
@@ -32,7 +32,7 @@ def files(folder: str, *endings: str) -> list[Path]:
 def test_no_template_script_or_form_says_something_that_cannot_be_translated() -> None:
     found = {path: bare_in_template(path.read_text()) for path in files("templates", ".html", ".txt")}
     found |= {path: bare_in_script(path.read_text()) for path in files("static/js", ".js")}
-    found |= {path: list(bare_in_code(ast.parse(path.read_text()))) for path in files("backendai/web", ".py")}
+    found |= {path: list(bare_in_code(ast.parse(path.read_text()))) for path in files("backendai/portal/web", ".py")}
     bare = {path.relative_to(ROOT).as_posix(): said for path, said in found.items() if said}
     assert not bare, "mark it: docs/architecture.md says how"
 

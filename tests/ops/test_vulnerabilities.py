@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from backendai.ops.vulnerabilities import main
+from backendai.ops.tools.vulnerabilities import main
 
 Answer = Callable[[list[dict[str, Any]]], Any]
 

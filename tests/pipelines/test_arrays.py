@@ -8,16 +8,16 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from backendai.activity.notices import NoticeKind
-from backendai.compute.models import ComputeSession
-from backendai.compute.notice_models import SessionNotice
-from backendai.compute.status import Status as SessionStatus
-from backendai.controller.group_pass import schedule
-from backendai.controller.pipelines import run_pipelines
-from backendai.core.errors import Conflict, UserError
-from backendai.pipelines.models import Attempt, Run, Status, Task
-from backendai.pipelines.services.changing import cancel_run, pause_run, resume_run, retry_failed
-from backendai.pipelines.services.creating import RunSpec, create_run
+from backendai.base.core.errors import Conflict, UserError
+from backendai.domain.activity.notices import NoticeKind
+from backendai.domain.compute.models.notices import SessionNotice
+from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.status import Status as SessionStatus
+from backendai.domain.pipelines.models import Attempt, Run, Status, Task
+from backendai.domain.pipelines.services.changing import cancel_run, pause_run, resume_run, retry_failed
+from backendai.domain.pipelines.services.creating import RunSpec, create_run
+from backendai.portal.loops.group_pass import schedule
+from backendai.portal.loops.pipelines import run_pipelines
 from backendai.scheduler.runs.snapshot import UNPLACED_PER_OWNER, UNPLACED_PER_STEP
 from tests.cast import Cast
 from tests.factories import make_agent, make_group

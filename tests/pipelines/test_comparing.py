@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from backendai.compute.models import ComputeSession, Kernel
-from backendai.pipelines.comparing import differences, last_good
-from backendai.pipelines.models import Run
+from backendai.domain.compute.models.sessions import ComputeSession, Kernel
+from backendai.domain.pipelines.comparing import differences, last_good
+from backendai.domain.pipelines.models import Run
 from tests.cast import Cast
 from tests.factories import make_agent
 from tests.pipelines.world import launch_text, play

@@ -9,10 +9,10 @@ from types import FrameType
 
 import pytest
 
-from backendai.core.errors import UserError
-from backendai.core.written_documents import read_document
-from backendai.pipelines.documents import LARGEST, MOST_VALUES, run_document
-from backendai.pipelines.elements import MOST_TASKS
+from backendai.base.core.errors import UserError
+from backendai.base.core.written_documents import read_document
+from backendai.domain.pipelines.documents.document import LARGEST, MOST_VALUES, run_document
+from backendai.domain.pipelines.elements import MOST_TASKS
 
 HEAD = "defaults: {image: python}\n"
 STEP = "startup_command: a"

@@ -12,9 +12,9 @@ from django.conf import settings
 from django.test import Client
 from jsonschema import Draft202012Validator
 
-from backendai.pipelines.documents import run_document
-from backendai.pipelines.json_schema import run_schema, template_schema
-from backendai.templates.documents import template_document
+from backendai.domain.pipelines.documents.document import run_document
+from backendai.domain.pipelines.documents.json_schema import run_schema, template_schema
+from backendai.domain.templates.documents import template_document
 from tests.cast import Cast
 from tests.pipelines.world import ARRAY
 

@@ -12,23 +12,23 @@ from django.conf import LazySettings
 from django.test import Client
 from django.utils import timezone
 
-from backendai.accounts.models import KeyPair, User
-from backendai.compute.launch_records import SessionFile
-from backendai.compute.models import ComputeSession
-from backendai.compute.services.purging import purge_user
-from backendai.compute.services.recent import recent_launches
-from backendai.compute.spec import SessionSpec
-from backendai.controller.pipelines import run_pipelines
-from backendai.controller.retention import delete_expired
-from backendai.core.errors import UserError
-from backendai.core.written_documents import read_document
-from backendai.pipelines.comparing import differences
-from backendai.pipelines.copying import copied_text
-from backendai.pipelines.models import Attempt, Edge, Run, Status, Step, Task
-from backendai.pipelines.services.changing import retry_failed
-from backendai.pipelines.services.creating import RunSpec, array_of, create_run
-from backendai.templates.models import Template
-from backendai.templates.services.publishing import TemplateWish, create_template
+from backendai.base.core.errors import UserError
+from backendai.base.core.written_documents import read_document
+from backendai.domain.accounts.models import KeyPair, User
+from backendai.domain.compute.models.launch_records import SessionFile
+from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.services.launching.purging import purge_user
+from backendai.domain.compute.services.launching.recent import recent_launches
+from backendai.domain.compute.spec import SessionSpec
+from backendai.domain.pipelines.comparing import differences
+from backendai.domain.pipelines.documents.copying import copied_text
+from backendai.domain.pipelines.models import Attempt, Edge, Run, Status, Step, Task
+from backendai.domain.pipelines.services.changing import retry_failed
+from backendai.domain.pipelines.services.creating import RunSpec, array_of, create_run
+from backendai.domain.templates.models import Template
+from backendai.domain.templates.services.publishing import TemplateWish, create_template
+from backendai.portal.loops.pipelines import run_pipelines
+from backendai.portal.loops.repair.retention import delete_expired
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image
 from tests.pipelines.world import ARRAY, launch, launch_text, pending, play
@@ -144,7 +144,7 @@ def test_documents_larger_than_a_text_of_a_person_are_copied(alice: Client, cast
 def test_files_of_an_earlier_release_leave_its_documents(cast: Cast, text: str, wanted: str) -> None:
     run = launch(cast.alice, **ARRAY, array=2, files=[{"path": "a.py", "content": "x"}])
     Run.objects.filter(pk=run.pk).update(text=text)
-    import_module("backendai.pipelines.migrations.0006_sealed_files").seal_files(apps, None)
+    import_module("backendai.domain.pipelines.migrations.0006_sealed_files").seal_files(apps, None)
     run.refresh_from_db()
     assert "hunter2" not in run.text and (wanted in run.text if wanted else not run.text)
     assert run.text == wanted or run.text.endswith("x\n"), "what has no file stays as it was written"

@@ -8,11 +8,11 @@ import pytest
 from django.core import mail
 from django.utils import timezone
 
-from backendai.activity.notices import choose
-from backendai.controller.mail_texts import run_mail
-from backendai.pipelines.services.changing import retry_failed
-from backendai.pipelines.services.news import has_run_mails, send_run_mails
-from backendai.web.news.bell import counts_of, lines_of
+from backendai.domain.activity.notices import choose
+from backendai.domain.pipelines.services.changing import retry_failed
+from backendai.domain.pipelines.services.news import has_run_mails, send_run_mails
+from backendai.portal.loops.mail_texts import run_mail
+from backendai.portal.web.news.bell import counts_of, lines_of
 from tests.cast import Cast
 from tests.pipelines.world import ARRAY, index_of, launch, play
 

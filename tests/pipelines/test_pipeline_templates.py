@@ -8,12 +8,17 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from backendai.accounts.models import Membership, Project
-from backendai.controller.pipelines import run_pipelines
-from backendai.core.errors import UserError
-from backendai.pipelines.models import Run
-from backendai.templates.models import Template
-from backendai.templates.services.publishing import TemplateWish, activate_version, create_template, publish_version
+from backendai.base.core.errors import UserError
+from backendai.domain.accounts.models import Membership, Project
+from backendai.domain.pipelines.models import Run
+from backendai.domain.templates.models import Template
+from backendai.domain.templates.services.publishing import (
+    TemplateWish,
+    activate_version,
+    create_template,
+    publish_version,
+)
+from backendai.portal.loops.pipelines import run_pipelines
 from tests.api.callers import Caller
 from tests.cast import Cast
 from tests.factories import make_group, make_image

@@ -7,20 +7,20 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from backendai.compute.models import ComputeSession
-from backendai.compute.services.moves import StatusCause, move
-from backendai.compute.status import Phase
-from backendai.compute.status import Status as SessionStatus
-from backendai.controller.pipelines import run_pipelines
-from backendai.pipelines.explaining import why_waits
-from backendai.pipelines.graph import crossings, drawn
-from backendai.pipelines.models import Attempt, State, Status, Task
-from backendai.pipelines.reading import classes_of, read_picture
-from backendai.pipelines.services import acting, releasing
-from backendai.pipelines.services.acting import act
-from backendai.pipelines.services.changing import cancel_run, retry_failed
-from backendai.storage.models import Folder
-from backendai.storage.services import create_folder
+from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.services.status.moves import StatusCause, move
+from backendai.domain.compute.status import Phase
+from backendai.domain.compute.status import Status as SessionStatus
+from backendai.domain.pipelines.documents.graph import crossings, drawn
+from backendai.domain.pipelines.explaining import why_waits
+from backendai.domain.pipelines.models import Attempt, State, Status, Task
+from backendai.domain.pipelines.reading import classes_of, read_picture
+from backendai.domain.pipelines.services import acting, releasing
+from backendai.domain.pipelines.services.acting import act
+from backendai.domain.pipelines.services.changing import cancel_run, retry_failed
+from backendai.domain.storage.models import Folder
+from backendai.domain.storage.services import create_folder
+from backendai.portal.loops.pipelines import run_pipelines
 from tests.cast import Cast
 from tests.pipelines.world import end, index_of, launch, launch_text, pending, play, states, well
 from tests.storage.fake_file_server import FakeFileServer, make_host, serving

@@ -8,13 +8,13 @@ from typing import Any
 
 from django.utils import timezone
 
-from backendai.accounts.models import User
-from backendai.compute.models import ComputeSession, Kernel
-from backendai.compute.services.moves import StatusCause, move, move_kernels
-from backendai.compute.status import Phase, Result, Status
-from backendai.controller.pipelines import run_pipelines
-from backendai.pipelines.models import Run, State, Task
-from backendai.pipelines.services.creating import RunSpec, create_run
+from backendai.domain.accounts.models import User
+from backendai.domain.compute.models.sessions import ComputeSession, Kernel
+from backendai.domain.compute.services.status.moves import StatusCause, move, move_kernels
+from backendai.domain.compute.status import Phase, Result, Status
+from backendai.domain.pipelines.models import Run, State, Task
+from backendai.domain.pipelines.services.creating import RunSpec, create_run
+from backendai.portal.loops.pipelines import run_pipelines
 from tests.factories import make_group, make_image
 
 ARRAY: Mapping[str, Any] = {

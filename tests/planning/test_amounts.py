@@ -9,22 +9,22 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from backendai.accounts.models import Project, ResourcePolicy
-from backendai.accounts.policies import DOMAIN, KEY_PAIR, PROJECT, USER, key_of
-from backendai.catalog.models import Image
-from backendai.cluster.models import SiteSetting
-from backendai.compute.models import Allocation
-from backendai.compute.services.ledger import occupied_by_agent
-from backendai.compute.services.limits import limit_views
-from backendai.compute.status import Status
-from backendai.controller.group_pass import schedule
-from backendai.core.errors import UserError
-from backendai.core.slots import Slots
-from backendai.planning.agents import read_agent_rows, read_agents
-from backendai.planning.amounts import Amount, Bound, Shape, amounts_of, kernels_now
-from backendai.planning.availability import availability
-from backendai.planning.snapshot import rules_of
-from backendai.scheduler.fitting import obstacles
+from backendai.base.core.errors import UserError
+from backendai.base.core.slots import Slots
+from backendai.domain.accounts.models import Project, ResourcePolicy
+from backendai.domain.accounts.policies.applicable import DOMAIN, KEY_PAIR, PROJECT, USER, key_of
+from backendai.domain.catalog.models import Image
+from backendai.domain.cluster.models.groups import SiteSetting
+from backendai.domain.compute.models.sessions import Allocation
+from backendai.domain.compute.services.requests.limits import limit_views
+from backendai.domain.compute.services.status.ledger import occupied_by_agent
+from backendai.domain.compute.status import Status
+from backendai.domain.planning.agents import read_agent_rows, read_agents
+from backendai.domain.planning.amounts.availability import availability
+from backendai.domain.planning.amounts.bounds import Amount, Bound, Shape, amounts_of, kernels_now
+from backendai.domain.planning.snapshot import rules_of
+from backendai.portal.loops.group_pass import schedule
+from backendai.scheduler.capacity.fitting import obstacles
 from backendai.scheduler.limits import Limits
 from backendai.scheduler.snapshot import Holder
 from tests.cast import Cast

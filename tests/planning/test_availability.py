@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from backendai.accounts.models import Project, ResourcePolicy
-from backendai.catalog.models import ResourcePreset
-from backendai.core.slots import Slots
-from backendai.planning.allowances import Allowance
-from backendai.planning.availability import Availability, availability
+from backendai.base.core.slots import Slots
+from backendai.domain.accounts.models import Project, ResourcePolicy
+from backendai.domain.catalog.models import ResourcePreset
+from backendai.domain.planning.amounts.allowances import Allowance
+from backendai.domain.planning.amounts.availability import Availability, availability
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_running_session
 

@@ -7,16 +7,16 @@ from django.utils import timezone
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from backendai.cluster.models import Agent, ResourceGroup
-from backendai.compute.models import ComputeSession, Kernel
-from backendai.compute.services.create import create_session
-from backendai.compute.spec import SessionSpec
-from backendai.compute.status import Status
-from backendai.controller.group_pass import schedule
-from backendai.core.errors import UserError
-from backendai.planning import deciding
-from backendai.planning.explain import Verdict, explain
-from backendai.planning.preview import preview
+from backendai.base.core.errors import UserError
+from backendai.domain.cluster.models.groups import Agent, ResourceGroup
+from backendai.domain.compute.models.sessions import ComputeSession, Kernel
+from backendai.domain.compute.services.launching.create import create_session
+from backendai.domain.compute.spec import SessionSpec
+from backendai.domain.compute.status import Status
+from backendai.domain.planning import deciding
+from backendai.domain.planning.explain import Verdict, explain
+from backendai.domain.planning.preview import preview
+from backendai.portal.loops.group_pass import schedule
 from backendai.scheduler.decide import decide
 from tests.effort import examples
 from tests.factories import make_agent, make_group, make_image, make_running_session, make_session

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from backendai.core.slots import Slots
-from backendai.planning.fairness import read_past_usage, read_weights
+from backendai.base.core.slots import Slots
+from backendai.domain.planning.fairness import read_past_usage, read_weights
+from backendai.domain.usage.models import UsageBucket
 from backendai.scheduler.snapshot import Holder
-from backendai.usage.models import UsageBucket
 from tests.cast import Cast
 from tests.factories import make_group
 

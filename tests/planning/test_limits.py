@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from backendai.accounts.models import ResourcePolicy
-from backendai.core.slots import Slots
-from backendai.planning.limits import read_limits
+from backendai.base.core.slots import Slots
+from backendai.domain.accounts.models import ResourcePolicy
+from backendai.domain.planning.limits import read_limits
 from backendai.scheduler.snapshot import Holder
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_running_session, make_session

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from backendai.core.slots import Slots
-from backendai.planning.room import room_in, use_of
+from backendai.base.core.slots import Slots
+from backendai.domain.planning.amounts.free import room_in, use_of
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_running_session, make_session
 

@@ -10,13 +10,13 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from backendai.catalog.models import ImageOnAgent
-from backendai.cluster.models import Agent, ResourceGroup
-from backendai.compute.models import ComputeSession, Kernel
-from backendai.compute.status import Status
-from backendai.core.slots import Slots
-from backendai.planning import queue
-from backendai.planning.snapshot import read_picture, read_snapshot
+from backendai.base.core.slots import Slots
+from backendai.domain.catalog.models import ImageOnAgent
+from backendai.domain.cluster.models.groups import Agent, ResourceGroup
+from backendai.domain.compute.models.sessions import ComputeSession, Kernel
+from backendai.domain.compute.status import Status
+from backendai.domain.planning import queue
+from backendai.domain.planning.snapshot import read_picture, read_snapshot
 from backendai.scheduler.decide import decide
 from backendai.scheduler.sequence import UserHoldings, turns
 from backendai.scheduler.sequences import SEQUENCES

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from django.utils import timezone
 
-from backendai.compute.models import SchedulingRecord
-from backendai.planning.apply import apply_plan
-from backendai.planning.snapshot import read_snapshot
-from backendai.planning.steps import shown_steps
+from backendai.domain.compute.models.sessions import SchedulingRecord
+from backendai.domain.planning.apply import apply_plan
+from backendai.domain.planning.snapshot import read_snapshot
+from backendai.domain.planning.steps import shown_steps
 from backendai.scheduler.decide import decide
 from backendai.scheduler.gates import GATES
 from tests.cast import Cast

@@ -9,11 +9,11 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from backendai.cluster.models import ResourceGroup
-from backendai.compute.spec import MountRequest, SessionSpec
-from backendai.planning.explain import Verdict
-from backendai.planning.preview import preview
-from backendai.planning.snapshot import read_snapshot
+from backendai.domain.cluster.models.groups import ResourceGroup
+from backendai.domain.compute.spec import MountRequest, SessionSpec
+from backendai.domain.planning.explain import Verdict
+from backendai.domain.planning.preview import preview
+from backendai.domain.planning.snapshot import read_snapshot
 from backendai.scheduler.decide import decide
 from tests.cast import Cast
 from tests.factories import make_agent, make_image, make_session

@@ -7,7 +7,7 @@ from contextlib import ExitStack, suppress
 
 import pytest
 
-from backendai.planning.turns import Busy, turn_of
+from backendai.domain.planning.turns import Busy, turn_of
 
 pytestmark = pytest.mark.postgres
 

@@ -14,10 +14,10 @@ from asgiref.testing import ApplicationCommunicator
 from django.conf import settings
 from django.test import Client
 
-from backendai.accounts.models import User
-from backendai.accounts.services import create_token
-from backendai.realtime.routing import websocket_application
-from backendai.wire.tickets import Ticket, public_key_of, read_ticket
+from backendai.base.wire.tickets import Ticket, public_key_of, read_ticket
+from backendai.domain.accounts.models import User
+from backendai.domain.accounts.services import create_token
+from backendai.portal.realtime.routing import websocket_application
 from tests.patience import patient
 
 PORTAL = (b"host", b"portal.example")

@@ -11,10 +11,10 @@ from asgiref.sync import sync_to_async
 from channels.layers import get_channel_layer
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from backendai.accounts.models import User
-from backendai.realtime.audiences import MOST_UNSENT, Listener, Missed
-from backendai.realtime.rounds import rounds
-from backendai.wire.browser import JobEvent, SessionEvent, _send
+from backendai.base.wire.browser import JobEvent, SessionEvent, _send
+from backendai.domain.accounts.models import User
+from backendai.portal.realtime.audiences import MOST_UNSENT, Listener, Missed
+from backendai.portal.realtime.rounds import rounds
 from tests.cast import Cast
 from tests.realtime.sockets import PORTAL, page, script, socket
 
@@ -74,7 +74,7 @@ async def test_it_ignores_what_a_browser_says(cast: Cast) -> None:
 
 
 async def test_it_closes_when_an_administrator_is_one_no_more(cast: Cast, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("backendai.realtime.guarded.RECHECK_SECONDS", 0.05)
+    monkeypatch.setattr("backendai.portal.realtime.guarded.RECHECK_SECONDS", 0.05)
     async with socket(EVENTS, await sync_to_async(page)(cast.dana)) as dana:
         await dana.message()
         await User.objects.filter(pk=cast.dana.pk).aupdate(role=User.Role.USER)
@@ -95,7 +95,7 @@ async def test_it_closes_when_the_layer_dies_behind_it(cast: Cast, monkeypatch: 
     async def fail(*_: Any) -> None:
         raise RedisConnectionError("gone")
 
-    monkeypatch.setattr("backendai.realtime.audiences.PROBE_SECONDS", 0.02)
+    monkeypatch.setattr("backendai.portal.realtime.audiences.PROBE_SECONDS", 0.02)
     async with socket(EVENTS, await sync_to_async(page)(cast.alice)) as alice:
         assert await alice.message() == {"type": "hello"}
         assert await alice.is_quiet(), "its own probes are not for the browser"
@@ -214,7 +214,7 @@ async def test_those_who_ask_the_same_at_once_share_an_answer_that_is_not_older_
 
 
 async def test_one_person_holds_only_so_many_sockets(cast: Cast, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("backendai.realtime.events.MOST_EVENTS", 2)
+    monkeypatch.setattr("backendai.portal.realtime.events.MOST_EVENTS", 2)
     headers = await sync_to_async(page)(cast.alice)
     for _ in range(2):  # the second round has the places of the first
         async with socket(EVENTS, headers) as one, socket(EVENTS, headers) as two:

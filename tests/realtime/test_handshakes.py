@@ -22,8 +22,8 @@ from django.test import Client
 from uvicorn.main import main
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
-from backendai.ops.fleet import Choice, web_program
-from backendai.realtime.routing import websocket_application
+from backendai.ops.run.fleet import Choice, web_program
+from backendai.portal.realtime.routing import websocket_application
 from tests.cast import Cast
 from tests.patience import patient
 

@@ -10,13 +10,13 @@ from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.utils.translation import gettext, override
 
-from backendai.catalog.models import Image
-from backendai.cluster.models import Agent
-from backendai.compute.models import ComputeSession
-from backendai.compute.services.ending import terminate_session
-from backendai.compute.services.logs import save_log
-from backendai.compute.services.reports import kernel_reported
-from backendai.wire.messages import KernelState
+from backendai.base.wire.messages import KernelState
+from backendai.domain.catalog.models import Image
+from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.services.life.ending import terminate_session
+from backendai.domain.compute.services.life.reports import kernel_reported
+from backendai.domain.compute.services.records.logs import save_log
 from tests.cast import Cast
 from tests.factories import make_running_session, make_session, report_of
 from tests.patience import patient

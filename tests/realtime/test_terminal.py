@@ -10,11 +10,11 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.contrib.sessions.models import Session
 
-from backendai.accounts.models import AccessToken
-from backendai.cluster.models import Agent
-from backendai.compute.models import ComputeSession
-from backendai.compute.services.ending import terminate_session
-from backendai.realtime import terminal as terminals
+from backendai.domain.accounts.models import AccessToken
+from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.services.life.ending import terminate_session
+from backendai.portal.realtime import terminal as terminals
 from tests.cast import Cast
 from tests.factories import make_running_session, make_session
 from tests.patience import patient
@@ -145,7 +145,7 @@ async def test_it_refuses_a_session_that_does_not_run(cast: Cast, running: Compu
 async def test_it_closes_when_the_login_ends(
     cast: Cast, running: ComputeSession, end: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("backendai.realtime.guarded.RECHECK_SECONDS", 0.05)
+    monkeypatch.setattr("backendai.portal.realtime.guarded.RECHECK_SECONDS", 0.05)
     headers = await sync_to_async(page)(cast.alice)
     async with fake_gateway() as (gateway, url):
         await point_to(url)
@@ -159,7 +159,7 @@ async def test_it_closes_when_the_login_ends(
 async def test_it_closes_when_the_token_is_revoked(
     cast: Cast, running: ComputeSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("backendai.realtime.guarded.RECHECK_SECONDS", 0.05)
+    monkeypatch.setattr("backendai.portal.realtime.guarded.RECHECK_SECONDS", 0.05)
     headers = await sync_to_async(script)(cast.alice)
     async with fake_gateway() as (_, url):
         await point_to(url)
@@ -194,8 +194,8 @@ async def test_it_stays_open_while_the_owner_is_let_in(
         looks += 1
         return True
 
-    monkeypatch.setattr("backendai.realtime.guarded.RECHECK_SECONDS", 0.001)
-    monkeypatch.setattr("backendai.realtime.relay.may_see", count)
+    monkeypatch.setattr("backendai.portal.realtime.guarded.RECHECK_SECONDS", 0.001)
+    monkeypatch.setattr("backendai.portal.realtime.relay.may_see", count)
     headers = await sync_to_async(page)(cast.alice)
     async with fake_gateway() as (_, url):
         await point_to(url)
@@ -252,7 +252,7 @@ async def test_one_person_and_one_session_have_only_so_many_terminals(
         await point_to(url)
         for name in ("MOST_STREAMS", "MOST_OF_KERNEL"):
             monkeypatch.undo()
-            monkeypatch.setattr(f"backendai.realtime.relay.{name}", 1)
+            monkeypatch.setattr(f"backendai.portal.realtime.relay.{name}", 1)
             async with socket(address(running), headers) as one:
                 assert await one.message() == {"type": "ready"}
                 asked = len(gateway.requests)

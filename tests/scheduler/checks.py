@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import datetime
 from random import Random
 
-from backendai.core.slots import Slots
+from backendai.base.core.slots import Slots
 from backendai.scheduler.plan import Placement, Plan, Wait
 from backendai.scheduler.snapshot import AgentView, DependencyState, SessionView, Snapshot
 

@@ -10,7 +10,7 @@ from uuid import uuid5
 
 from hypothesis import strategies as st
 
-from backendai.core.slots import Slots
+from backendai.base.core.slots import Slots
 from backendai.scheduler.rank import SELECTIONS
 from backendai.scheduler.sequences import SEQUENCES
 from backendai.scheduler.snapshot import (

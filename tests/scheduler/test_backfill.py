@@ -8,7 +8,7 @@ from uuid import uuid5
 import pytest
 from hypothesis import given, settings
 
-from backendai.core.slots import Slots
+from backendai.base.core.slots import Slots
 from backendai.scheduler.decide import decide
 from backendai.scheduler.snapshot import DeviceView, RunningView
 from tests.effort import examples

@@ -6,11 +6,12 @@ from random import Random
 
 import pytest
 
-from backendai.scheduler import buckets, choose
-from backendai.scheduler.agent_states import AgentStates
+from backendai.scheduler import choose
+from backendai.scheduler.capacity import buckets
+from backendai.scheduler.capacity.agent_states import AgentStates
 from backendai.scheduler.demand import demand_of
+from backendai.scheduler.explaining.shortfall import Refusal
 from backendai.scheduler.place import place
-from backendai.scheduler.shortfall import Refusal
 from backendai.scheduler.snapshot import Rules
 from tests.scheduler.worlds import a_session, an_agent, plan_of
 

@@ -8,9 +8,9 @@ from itertools import product
 from hypothesis import HealthCheck, assume, given, note, settings
 from hypothesis import strategies as st
 
-from backendai.core.slots import Slots
+from backendai.base.core.slots import Slots
+from backendai.scheduler.capacity.filters import why_not
 from backendai.scheduler.decide import decide
-from backendai.scheduler.filters import why_not
 from backendai.scheduler.sequences import SEQUENCES
 from tests.effort import examples
 from tests.scheduler.checks import CHECKS

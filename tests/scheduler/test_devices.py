@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backendai.core.slots import Slots
-from backendai.scheduler.devices import DeviceBook, flaw_of
+from backendai.base.core.slots import Slots
+from backendai.scheduler.capacity.devices import DeviceBook, flaw_of
 from backendai.scheduler.snapshot import DeviceView
 from tests.effort import examples
 from tests.scheduler.worlds import a_session, an_agent, placement_of, plan_of, wait_of

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from backendai.core.slots import Slots
-from backendai.scheduler.agent_states import AgentStates
+from backendai.base.core.slots import Slots
+from backendai.scheduler.capacity.agent_states import AgentStates
+from backendai.scheduler.capacity.filters import FILTERS, STATE_FILTERS, why_not
 from backendai.scheduler.demand import demand_of
-from backendai.scheduler.filters import FILTERS, STATE_FILTERS, why_not
+from backendai.scheduler.explaining.shortfall import refusal_of
 from backendai.scheduler.plan import Reason
-from backendai.scheduler.shortfall import refusal_of
 from backendai.scheduler.snapshot import AgentView, DeviceView, Rules, StorageNeed
 from tests.scheduler.worlds import NOW, a_session, an_agent, plan_of
 

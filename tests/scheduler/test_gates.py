@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from backendai.core.slots import Slots
+from backendai.base.core.slots import Slots
 from backendai.scheduler.snapshot import Dependency, DependencyState, Holder, ImageBuild, LimitView
 from tests.scheduler.worlds import NOW, a_session, an_agent, plan_of, wait_of
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from hypothesis import given
 
-from backendai.core.slots import Slots
+from backendai.base.core.slots import Slots
 from backendai.scheduler.decide import decide
 from backendai.scheduler.snapshot import DeviceView
 from tests.scheduler.crowds import crowds

@@ -6,15 +6,15 @@ from uuid import uuid4
 
 import pytest
 
-from backendai.core.slots import Slots
+from backendai.base.core.slots import Slots
 from backendai.scheduler import rank
-from backendai.scheduler.agent_state import AgentState
-from backendai.scheduler.agent_states import AgentStates
+from backendai.scheduler.capacity.agent_state import AgentState
+from backendai.scheduler.capacity.agent_states import AgentStates
 from backendai.scheduler.demand import demand_keys, demand_of
+from backendai.scheduler.explaining.shortfall import Refusal
 from backendai.scheduler.options import Option
 from backendai.scheduler.place import place
 from backendai.scheduler.selection import Selection, by_key
-from backendai.scheduler.shortfall import Refusal
 from backendai.scheduler.snapshot import DeviceView, Rules
 from tests.scheduler.worlds import a_session, agents_of, an_agent, placement_of, plan_of, wait_of
 

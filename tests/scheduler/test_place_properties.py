@@ -5,16 +5,16 @@ from __future__ import annotations
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from backendai.core.slots import Slots
-from backendai.scheduler.agent_state import AgentState
-from backendai.scheduler.agent_states import AgentStates
-from backendai.scheduler.capacity_tree import CapacityTree
+from backendai.base.core.slots import Slots
+from backendai.scheduler.capacity.agent_state import AgentState
+from backendai.scheduler.capacity.agent_states import AgentStates
+from backendai.scheduler.capacity.capacity_tree import CapacityTree
+from backendai.scheduler.capacity.feasible import distance
+from backendai.scheduler.capacity.filters import FILTERS, first_obstacle
 from backendai.scheduler.demand import Request, demand_of
-from backendai.scheduler.feasible import distance
-from backendai.scheduler.filters import FILTERS, first_obstacle
+from backendai.scheduler.explaining.shortfall import Refusal
 from backendai.scheduler.place import place
 from backendai.scheduler.rank import wasted, whole_slot_order
-from backendai.scheduler.shortfall import Refusal
 from backendai.scheduler.snapshot import DeviceView, Rules
 from tests.effort import examples
 from tests.scheduler.worlds import a_session, an_agent

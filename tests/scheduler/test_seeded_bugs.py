@@ -9,7 +9,8 @@ from random import Random
 
 import pytest
 
-from backendai.scheduler import agent_states, backfill, decide, gates, limits, place, progress, queueing, sequence
+from backendai.scheduler import backfill, decide, gates, limits, place, progress, queueing, sequence
+from backendai.scheduler.capacity import agent_states
 from backendai.scheduler.demand import Request
 from backendai.scheduler.sequences import drf, fair_share, fifo
 from backendai.scheduler.snapshot import Snapshot

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from backendai.core.slots import Slots
+from backendai.base.core.slots import Slots
 from backendai.scheduler.decide import decide
 from backendai.scheduler.sequence import Sequence, UserHoldings, turns
 from backendai.scheduler.sequences import SEQUENCES

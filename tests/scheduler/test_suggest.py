@@ -7,10 +7,10 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backendai.core.slots import Slots
+from backendai.base.core.slots import Slots
 from backendai.scheduler.decide import decide
+from backendai.scheduler.explaining.suggest import suggest
 from backendai.scheduler.snapshot import DeviceView, Holder, LimitView
-from backendai.scheduler.suggest import suggest
 from tests.scheduler.worlds import a_session, a_snapshot, an_agent, random_agents, random_snapshots
 
 NOTHING = Slots()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from backendai.core.slots import Slots
+from backendai.base.core.slots import Slots
 from backendai.scheduler.decide import decide
 from backendai.scheduler.sequences import SEQUENCES
 from backendai.scheduler.snapshot import Holder, LimitView

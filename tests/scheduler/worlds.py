@@ -8,7 +8,7 @@ from uuid import UUID, uuid5
 
 from hypothesis import strategies as st
 
-from backendai.core.slots import Slots
+from backendai.base.core.slots import Slots
 from backendai.scheduler.decide import decide
 from backendai.scheduler.plan import Placement, Plan, Wait
 from backendai.scheduler.snapshot import AgentView, ImageBuild, KernelView, Rules, SessionView, Snapshot

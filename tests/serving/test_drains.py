@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from backendai.serving.models import DesiredState, Endpoint, State
-from backendai.serving.reading import read_picture
-from backendai.serving.services.acting import act
-from backendai.serving.services.endpoints import change_endpoint, set_wish, update_endpoint
+from backendai.domain.serving.models import DesiredState, Endpoint, State
+from backendai.domain.serving.reading import read_picture
+from backendai.domain.serving.services.acting import act
+from backendai.domain.serving.services.endpoints import change_endpoint, set_wish, update_endpoint
 from tests.cast import Cast
 from tests.serving.world import World, a_revision, make_endpoint, states_of
 

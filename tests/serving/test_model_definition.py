@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from backendai.core.errors import UserError
-from backendai.serving.model_definition import read_model_definition
+from backendai.base.core.errors import UserError
+from backendai.domain.serving.model_definition import read_model_definition
 
 WHOLE = """
 models:

@@ -9,25 +9,31 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from backendai.accounts.ends import set_active
-from backendai.cluster.models import Agent
-from backendai.compute.models import ComputeSession
-from backendai.compute.services.ending import terminate_session
-from backendai.compute.status import LIVE
-from backendai.controller.serving import run_serving
-from backendai.core.errors import Conflict, UserError
+from backendai.base.core.errors import Conflict, UserError
+from backendai.domain.accounts.sign_in.revocation import set_active
+from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.services.life.ending import terminate_session
+from backendai.domain.compute.status import LIVE
+from backendai.domain.serving.endpoint_table import read_table
+from backendai.domain.serving.models import DesiredState, Endpoint, ProxyReading, Revision, State
+from backendai.domain.serving.moves import set_desired
+from backendai.domain.serving.presentation import shown
+from backendai.domain.serving.reading import read_picture
+from backendai.domain.serving.services.endpoints import (
+    change_endpoint,
+    create_endpoint,
+    roll_back,
+    set_wish,
+    update_endpoint,
+)
+from backendai.domain.serving.services.readings import delete_old_readings, note_wake
+from backendai.domain.serving.services.tokens import create_token
+from backendai.domain.serving.spec import EndpointSpec
 from backendai.ops.auditing import World as AuditWorld
 from backendai.ops.auditing import run_checks
+from backendai.portal.loops.serving import run_serving
 from backendai.scheduler.serving.health import Health
-from backendai.serving.endpoint_table import read_table
-from backendai.serving.models import DesiredState, Endpoint, ProxyReading, Revision, State
-from backendai.serving.moves import set_desired
-from backendai.serving.reading import read_picture
-from backendai.serving.services.endpoints import change_endpoint, create_endpoint, roll_back, set_wish, update_endpoint
-from backendai.serving.services.readings import delete_old_readings, note_wake
-from backendai.serving.services.tokens import create_token
-from backendai.serving.showing import shown
-from backendai.serving.spec import EndpointSpec
 from tests.cast import Cast
 from tests.factories import make_agent
 from tests.serving.world import World, a_revision, codes_of, make_endpoint, states_of

@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from backendai.serving.models import Endpoint, ProxyReading
-from backendai.serving.replaying import minutes_of
-from backendai.serving.showing import points_of
+from backendai.domain.serving.models import Endpoint, ProxyReading
+from backendai.domain.serving.presentation import points_of
+from backendai.domain.serving.replaying import minutes_of
 from tests.cast import Cast
 from tests.serving.world import make_endpoint
 

@@ -14,12 +14,12 @@ import pytest
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
-from backendai.controller.serving import read_metrics
-from backendai.core.errors import UserError
+from backendai.base.core.errors import UserError
+from backendai.domain.serving.models import AutoScalingRule
+from backendai.domain.serving.prometheus import NoValue, value_of
+from backendai.domain.serving.services.endpoints import set_rules
 from backendai.ops.checks import check_addresses
-from backendai.serving.models import AutoScalingRule
-from backendai.serving.prometheus import NoValue, value_of
-from backendai.serving.services.endpoints import set_rules
+from backendai.portal.loops.serving import read_metrics
 from tests.cast import Cast
 from tests.serving.world import World, codes_of, make_endpoint
 

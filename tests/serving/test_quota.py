@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from backendai.accounts.models import ResourcePolicy
-from backendai.core.errors import Conflict, UserError
-from backendai.serving.models import DesiredState, Endpoint, Revision
-from backendai.serving.services.endpoints import change_endpoint, set_wish, update_endpoint
+from backendai.base.core.errors import Conflict, UserError
+from backendai.domain.accounts.models import ResourcePolicy
+from backendai.domain.serving.models import DesiredState, Endpoint, Revision
+from backendai.domain.serving.services.endpoints import change_endpoint, set_wish, update_endpoint
 from tests.cast import Cast
 from tests.serving.world import a_revision, make_endpoint
 

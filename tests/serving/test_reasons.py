@@ -7,11 +7,11 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from backendai.accounts.models import ResourcePolicy
-from backendai.controller.serving import run_serving
-from backendai.serving import endpoint_table
-from backendai.serving.models import DesiredState, Endpoint, State
-from backendai.serving.showing import shown
+from backendai.domain.accounts.models import ResourcePolicy
+from backendai.domain.serving import endpoint_table
+from backendai.domain.serving.models import DesiredState, Endpoint, State
+from backendai.domain.serving.presentation import shown
+from backendai.portal.loops.serving import run_serving
 from tests.cast import Cast
 from tests.factories import make_session
 from tests.serving.world import World, codes_of, make_endpoint, states_of

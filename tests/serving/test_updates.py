@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from backendai.accounts.models import ResourcePolicy
-from backendai.serving.models import DesiredState, Endpoint, State
-from backendai.serving.services.endpoints import change_endpoint, set_wish, update_endpoint
+from backendai.domain.accounts.models import ResourcePolicy
+from backendai.domain.serving.models import DesiredState, Endpoint, State
+from backendai.domain.serving.services.endpoints import change_endpoint, set_wish, update_endpoint
 from tests.cast import Cast
 from tests.serving.world import World, a_revision, codes_of, make_endpoint, states_of
 

@@ -9,22 +9,22 @@ import pytest
 from django.core import mail
 from django.utils import timezone
 
-from backendai.accounts.models import ResourcePolicy
-from backendai.activity.notices import choose
-from backendai.cluster.models import Agent
-from backendai.compute.models import ComputeSession, SessionNotice
-from backendai.controller.mail_texts import endpoint_mail
-from backendai.core.messages import Message
-from backendai.serving import endpoint_table
-from backendai.serving.models import Endpoint, EndpointNotice, Replica, ScalingRecord, State
-from backendai.serving.services import endpoints as endpoints_module
-from backendai.serving.services.endpoints import create_endpoint
-from backendai.serving.services.forgetting import delete_ended_replicas, delete_old_records
-from backendai.serving.services.notices import has_endpoint_mails, send_endpoint_mails, tell_owner
-from backendai.serving.services.readings import ProxyCounts, record
-from backendai.serving.services.unused import tell_of_unused
-from backendai.serving.spec import EndpointSpec
-from backendai.web.news.bell import counts_of, lines_of
+from backendai.base.core.messages import Message
+from backendai.domain.accounts.models import ResourcePolicy
+from backendai.domain.activity.notices import choose
+from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.compute.models.sessions import ComputeSession, SessionNotice
+from backendai.domain.serving import endpoint_table
+from backendai.domain.serving.models import Endpoint, EndpointNotice, Replica, ScalingRecord, State
+from backendai.domain.serving.services import endpoints as endpoints_module
+from backendai.domain.serving.services.endpoints import create_endpoint
+from backendai.domain.serving.services.forgetting import delete_ended_replicas, delete_old_records
+from backendai.domain.serving.services.notices import has_endpoint_mails, send_endpoint_mails, tell_owner
+from backendai.domain.serving.services.readings import ProxyCounts, record
+from backendai.domain.serving.services.unused import tell_of_unused
+from backendai.domain.serving.spec import EndpointSpec
+from backendai.portal.loops.mail_texts import endpoint_mail
+from backendai.portal.web.news.bell import counts_of, lines_of
 from tests.cast import Cast
 from tests.serving.world import World, a_revision, make_endpoint, states_of
 

@@ -8,20 +8,20 @@ from typing import Any
 
 from django.utils import timezone
 
-from backendai.accounts.models import User
-from backendai.compute.models import Kernel
-from backendai.compute.services.reports import kernel_reported
-from backendai.compute.status import Status
-from backendai.controller import loops
-from backendai.controller.serving import run_serving
+from backendai.base.wire.messages import KernelState
+from backendai.domain.accounts.models import User
+from backendai.domain.compute.models.sessions import Kernel
+from backendai.domain.compute.services.life.reports import kernel_reported
+from backendai.domain.compute.status import Status
+from backendai.domain.serving.auditing import SERVING_CHECKS
+from backendai.domain.serving.models import Endpoint, Replica, ScalingRecord, State
+from backendai.domain.serving.services.endpoints import create_endpoint
+from backendai.domain.serving.services.readings import ProxyCounts, ReplicaReading, farewell, record
+from backendai.domain.serving.spec import EndpointSpec, RevisionSpec
 from backendai.ops.auditing import World as AuditWorld
 from backendai.ops.auditing import run_checks
-from backendai.serving.auditing import SERVING_CHECKS
-from backendai.serving.models import Endpoint, Replica, ScalingRecord, State
-from backendai.serving.services.endpoints import create_endpoint
-from backendai.serving.services.readings import ProxyCounts, ReplicaReading, farewell, record
-from backendai.serving.spec import EndpointSpec, RevisionSpec
-from backendai.wire.messages import KernelState
+from backendai.portal.loops import loops
+from backendai.portal.loops.serving import run_serving
 from tests.factories import make_agent, make_group, make_image, report_of
 
 

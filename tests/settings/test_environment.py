@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from backendai.ops.data_folder import say_running
+from backendai.ops.run.data_folder import say_running
 from backendai.settings import environment
 from backendai.settings.environment import WrongSetting
 

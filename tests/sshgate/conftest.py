@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from backendai.compute.models import ComputeSession
-from backendai.sshgate import visit
+from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.gates.sshgate import visit
 from tests.agent.prerequisites import need_program
 from tests.cast import Cast
 from tests.factories import make_running_session

@@ -20,16 +20,16 @@ import uvloop
 from aiohttp import web
 from django.conf import settings
 
-from backendai.accounts.models import User
-from backendai.accounts.services.environments import add_ssh_key
-from backendai.agent.backends.docker import DockerBackend
-from backendai.agent.backends.process import IMAGE, ProcessBackend
-from backendai.agent.gateway import Gateway, GatewayView
-from backendai.agent.roster import Roster
-from backendai.cluster.models import Agent
-from backendai.compute.models import ComputeSession
-from backendai.sshgate.server import serving
-from backendai.wire.tickets import public_key_of
+from backendai.agent.backends.docker.backend import DockerBackend
+from backendai.agent.backends.native.backend import IMAGE, ProcessBackend
+from backendai.agent.gateway.server import Gateway, GatewayView
+from backendai.agent.kernel_index import Roster
+from backendai.base.wire.tickets import public_key_of
+from backendai.domain.accounts.models import User
+from backendai.domain.accounts.services.environments import add_ssh_key
+from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.gates.sshgate.server import serving
 from tests.agent.specs import make_spec
 from tests.patience import patient
 

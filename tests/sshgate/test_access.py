@@ -13,17 +13,17 @@ from django.test import Client
 from django.utils import timezone
 from django.utils.html import escape
 
-from backendai.accounts.models import SshKey, User
-from backendai.accounts.services import environments
-from backendai.accounts.services.environments import add_ssh_key
-from backendai.accounts.ssh_keys import proof_text
-from backendai.activity.models import AuditEntry
-from backendai.compute.models import SessionSshKey
-from backendai.core.errors import Conflict, NotFound
-from backendai.gateways.site_keys import fingerprint_of, host_key, public_text
-from backendai.gateways.ssh_access import folder_lines_for, key_of, lines_for, site_for
-from backendai.gateways.targets import Denied
-from backendai.sshgate.entrances import entrance_for, open_at
+from backendai.base.core.errors import Conflict, NotFound
+from backendai.domain.accounts.models import SshKey, User
+from backendai.domain.accounts.services import environments
+from backendai.domain.accounts.services.environments import add_ssh_key
+from backendai.domain.accounts.ssh_keys import proof_text
+from backendai.domain.activity.models import AuditEntry
+from backendai.domain.compute.models.sessions import SessionSshKey
+from backendai.gates.gateways.site_keys import fingerprint_of, host_key, public_text
+from backendai.gates.gateways.ssh_access import folder_lines_for, key_of, lines_for, site_for
+from backendai.gates.gateways.targets import Denied
+from backendai.gates.sshgate.entrances import entrance_for, open_at
 from tests.cast import Cast
 from tests.factories import make_agent, make_running_session, make_session
 

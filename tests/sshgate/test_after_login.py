@@ -12,8 +12,8 @@ import asyncssh
 import pytest
 from asyncssh.packet import Boolean, Byte, String, UInt32
 
-from backendai.compute.models import ComputeSession
-from backendai.sshgate.visit import MOST_CHANNELS
+from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.gates.sshgate.visit import MOST_CHANNELS
 from tests.patience import patient
 from tests.sshgate.stage import Stage, connect
 from tests.sshgate.test_hostile import FOREIGN

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from django.utils import timezone
 
-from backendai.cluster.models import Agent
-from backendai.compute.models import ComputeSession
-from backendai.compute.services.ending import terminate_session
-from backendai.compute.services.reports import kernel_reported
-from backendai.compute.services.system_sessions import open_folders
-from backendai.gateways.ssh_access import key_of
-from backendai.storage.models import FolderGrant
-from backendai.wire.messages import KernelState
+from backendai.base.wire.messages import KernelState
+from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.services.launching.system_sessions import open_folders
+from backendai.domain.compute.services.life.ending import terminate_session
+from backendai.domain.compute.services.life.reports import kernel_reported
+from backendai.domain.storage.models import FolderGrant
+from backendai.gates.gateways.ssh_access import key_of
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image, make_running_session, place, report_of
 from tests.mount_tools import ready_folder, storage_host

@@ -11,9 +11,9 @@ from pathlib import Path
 import asyncssh
 import pytest
 
-from backendai.agent import kit
-from backendai.agent.backends.docker import DockerBackend
-from backendai.compute.models import ComputeSession
+from backendai.agent.backends.docker.backend import DockerBackend
+from backendai.agent.backends.shared import kit
+from backendai.domain.compute.models.sessions import ComputeSession
 from tests.agent.conftest import backend, deployment, engine, new_spec  # noqa: F401
 from tests.agent.contract_tools import NewSpec
 from tests.cast import Cast

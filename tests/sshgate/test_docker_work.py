@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from docker import APIClient
 
-from backendai.agent.backends.docker import DockerBackend
-from backendai.compute.models import ComputeSession
+from backendai.agent.backends.docker.backend import DockerBackend
+from backendai.domain.compute.models.sessions import ComputeSession
 from tests.agent.conftest import backend, deployment, engine, new_spec  # noqa: F401
 from tests.agent.contract_tools import NewSpec
 from tests.agent.images import ensure_work_image

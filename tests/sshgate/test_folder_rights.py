@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from backendai.agent.backends.process import ProcessBackend
+from backendai.agent.backends.native.backend import ProcessBackend
 from backendai.agent.mounts.hosts import StorageHosts
-from backendai.cluster.models import Agent
-from backendai.compute.models import ComputeSession
-from backendai.compute.services.mount_specs import read_mounts
-from backendai.compute.services.reports import kernel_reported
-from backendai.compute.services.system_sessions import open_folders
-from backendai.compute.spec import MountRequest
-from backendai.storage.models import Folder, FolderGrant
-from backendai.storage.status import GrantKind, Rights
-from backendai.wire.messages import KernelState
+from backendai.base.wire.messages import KernelState
+from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.services.launching.system_sessions import open_folders
+from backendai.domain.compute.services.life.reports import kernel_reported
+from backendai.domain.compute.services.requests.mount_specs import read_mounts
+from backendai.domain.compute.spec import MountRequest
+from backendai.domain.storage.models import Folder, FolderGrant
+from backendai.domain.storage.status import GrantKind, Rights
 from tests.agent.prerequisites import need_program
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image, make_session, place, report_of

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from backendai.cluster.models import Agent
-from backendai.compute.models import Allocation, ComputeSession
-from backendai.compute.services.reports import kernel_reported
-from backendai.sshgate.files_only import only_files
-from backendai.sshgate.link import GuestRefused
-from backendai.wire.messages import KernelState
+from backendai.base.wire.messages import KernelState
+from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.compute.models.sessions import Allocation, ComputeSession
+from backendai.domain.compute.services.life.reports import kernel_reported
+from backendai.gates.sshgate.files_only import only_files
+from backendai.gates.sshgate.link import GuestRefused
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image, place, report_of
 from tests.mount_tools import ready_folder, storage_host

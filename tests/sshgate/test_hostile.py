@@ -11,14 +11,14 @@ from uuid import uuid4
 import pytest
 import uvloop
 
-from backendai.gateways.site_keys import host_key, private_text
-from backendai.sshgate.entrances import Entrance
-from backendai.sshgate.forward import inside
-from backendai.sshgate.link import GuestRefused, _check
-from backendai.sshgate.server import MOST_PER_ADDRESS, MOST_PER_PERSON, Gate, network_of, serve, serving
-from backendai.sshgate.shell import ShellSession
-from backendai.sshgate.visit import ShellGuard, Use
-from backendai.wire.guest_frames import EXIT, STDERR, STDOUT, frame
+from backendai.base.wire.guest_frames import EXIT, STDERR, STDOUT, frame
+from backendai.gates.gateways.site_keys import host_key, private_text
+from backendai.gates.sshgate.entrances import Entrance
+from backendai.gates.sshgate.forward import inside
+from backendai.gates.sshgate.link import GuestRefused, _check
+from backendai.gates.sshgate.server import MOST_PER_ADDRESS, MOST_PER_PERSON, Gate, network_of, serve, serving
+from backendai.gates.sshgate.shell import ShellSession
+from backendai.gates.sshgate.visit import ShellGuard, Use
 from tests.patience import patient
 
 NEIGHBOURS = frozenset({"main1", "sub1"})

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from backendai.agent.guest import shells
-from backendai.compute.models import ComputeSession
-from backendai.wire.guest_frames import INPUT, frame
+from backendai.base.wire.guest_frames import INPUT, frame
+from backendai.domain.compute.models.sessions import ComputeSession
 from tests.patience import patient
 from tests.sshgate.stage import Stage, connect
 

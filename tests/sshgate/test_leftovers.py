@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from backendai.compute.models import ComputeSession
-from backendai.sshgate import server
+from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.gates.sshgate import server
 from tests.patience import patient
 from tests.sshgate.stage import Stage
 

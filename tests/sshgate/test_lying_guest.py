@@ -16,10 +16,10 @@ from uuid import UUID
 
 import pytest
 
-from backendai.agent.guest.sockets import SOCKET, connect
-from backendai.compute.models import ComputeSession
-from backendai.sshgate import link
-from backendai.wire.guest_frames import EXIT, STDOUT, frame
+from backendai.agent.guest.link.sockets import SOCKET, connect
+from backendai.base.wire.guest_frames import EXIT, STDOUT, frame
+from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.gates.sshgate import link
 from tests.cast import Cast
 from tests.factories import make_running_session
 from tests.patience import patient

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import uvloop
 
+from backendai.gates.sshgate import server
+from backendai.gates.sshgate.proxies import Proxies
+from backendai.gates.sshgate.proxy_header import BadHeader, read_header
+from backendai.gates.sshgate.server import MOST_PER_ADDRESS, serving
 from backendai.ops import alive
 from backendai.ops.checks import check_ssh
 from backendai.ops.doctor import ssh as doctor
-from backendai.sshgate import server
-from backendai.sshgate.proxies import Proxies
-from backendai.sshgate.proxy_header import BadHeader, read_header
-from backendai.sshgate.server import MOST_PER_ADDRESS, serving
 from tests.patience import patient
 
 HEADERS = [

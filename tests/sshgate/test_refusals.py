@@ -10,11 +10,11 @@ import pytest
 from asyncssh.connection import SSHConnection
 from asyncssh.packet import Boolean, String
 
-from backendai.activity.models import AuditEntry
-from backendai.compute.models import ComputeSession
-from backendai.gateways.guard import Unknown
-from backendai.sshgate import refusals
-from backendai.sshgate.refusals import Refusals
+from backendai.domain.activity.models import AuditEntry
+from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.gates.gateways.guard import Unknown
+from backendai.gates.sshgate import refusals
+from backendai.gates.sshgate.refusals import Refusals
 from tests.sshgate.stage import Stage, connect, stage
 
 SECRET = "hunter2-instead-of-a-name"

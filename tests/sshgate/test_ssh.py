@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from backendai.activity.models import AuditEntry
-from backendai.compute.models import ComputeSession
+from backendai.domain.activity.models import AuditEntry
+from backendai.domain.compute.models.sessions import ComputeSession
 from tests.cast import Cast
 from tests.factories import make_running_session
 from tests.patience import patient

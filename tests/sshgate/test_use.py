@@ -13,12 +13,12 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.utils import timezone
 
-from backendai.cluster.idle import Places, write_checker
-from backendai.cluster.models import IdleChecker
-from backendai.compute.models import ComputeSession, SessionTraffic
-from backendai.compute.services.traffic import meter
-from backendai.compute.status import Status
-from backendai.controller import idle
+from backendai.domain.cluster.idle.checkers import Places, write_checker
+from backendai.domain.cluster.models.groups import IdleChecker
+from backendai.domain.compute.models.sessions import ComputeSession, SessionTraffic
+from backendai.domain.compute.services.records.traffic import meter
+from backendai.domain.compute.status import Status
+from backendai.portal.loops import idle
 from tests.controller.clocks import passes_went_on_until
 from tests.sshgate.stage import Stage, connect
 

@@ -13,10 +13,10 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.db import InterfaceError
 
-from backendai.activity.models import AuditEntry
-from backendai.compute.models import ComputeSession
-from backendai.sshgate import visit
-from backendai.sshgate.entrances import Entrance, ShellTarget, open_at
+from backendai.domain.activity.models import AuditEntry
+from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.gates.sshgate import visit
+from backendai.gates.sshgate.entrances import Entrance, ShellTarget, open_at
 from tests.cast import Cast
 from tests.factories import make_running_session
 from tests.patience import patient

@@ -20,10 +20,10 @@ from asyncssh.constants import MSG_IGNORE
 from asyncssh.packet import Boolean, String
 from django.conf import settings
 
-from backendai.compute.models import ComputeSession
-from backendai.gateways.ssh_access import key_of
-from backendai.sshgate import server
-from backendai.sshgate.connection import MOST_OFFERS
+from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.gates.gateways.ssh_access import key_of
+from backendai.gates.sshgate import server
+from backendai.gates.sshgate.connection import MOST_OFFERS
 from tests.cast import Cast
 from tests.patience import patient
 from tests.sshgate.stage import Stage, connect, stage

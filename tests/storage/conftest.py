@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from backendai.storage.models import StorageHost
+from backendai.domain.storage.models import StorageHost
 from tests.storage.fake_file_server import FakeFileServer, make_host, serving
 
 

@@ -15,12 +15,12 @@ from uuid import UUID
 
 from django.conf import settings
 
-from backendai.core.path_texts import bytes_of
-from backendai.files.entries import shown
-from backendai.storage import file_server
-from backendai.storage.models import StorageHost
-from backendai.wire.folder_tickets import FolderTicketRefused, read_folder_ticket
-from backendai.wire.tickets import public_key_of
+from backendai.base.paths.path_texts import bytes_of
+from backendai.base.wire.folder_tickets import FolderTicketRefused, read_folder_ticket
+from backendai.base.wire.tickets import public_key_of
+from backendai.domain.storage import file_server
+from backendai.domain.storage.models import StorageHost
+from backendai.files.entries.listing import shown
 from tests.patience import patient
 
 NOBODY = str(UUID(int=0))

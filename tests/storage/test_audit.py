@@ -11,16 +11,16 @@ import pytest
 from django.apps import apps
 from django.utils import timezone
 
-from backendai.accounts import migrations
-from backendai.accounts.models import User
-from backendai.accounts.services import create_token
-from backendai.compute.auditing import World, run_checks
-from backendai.compute.models import ComputeSession
-from backendai.compute.mount_models import SessionMount
-from backendai.compute.status import Status
-from backendai.storage.models import Folder, FolderGrant, StorageHost
-from backendai.storage.services import create_folder
-from backendai.storage.status import FolderStatus
+from backendai.domain.accounts import migrations
+from backendai.domain.accounts.models import User
+from backendai.domain.accounts.services import create_token
+from backendai.domain.compute.auditing import World, run_checks
+from backendai.domain.compute.models.mounts import SessionMount
+from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.status import Status
+from backendai.domain.storage.models import Folder, FolderGrant, StorageHost
+from backendai.domain.storage.services import create_folder
+from backendai.domain.storage.status import FolderStatus
 from tests.cast import Cast
 from tests.factories import make_session
 

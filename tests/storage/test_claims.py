@@ -9,15 +9,15 @@ import pytest
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
-from backendai.compute.services.mounts import resolve_mounts
-from backendai.compute.spec import MountRequest, SessionSpec
-from backendai.core.errors import Conflict, UserError
-from backendai.pipelines.services.changing import cancel_run
-from backendai.serving.models import DesiredState, Endpoint, Revision
-from backendai.storage.claims import claims_on
-from backendai.storage.models import Folder, FolderGrant
-from backendai.storage.services import trash_folder
-from backendai.storage.status import FolderStatus, GrantKind, Rights
+from backendai.base.core.errors import Conflict, UserError
+from backendai.domain.compute.services.requests.mounts import resolve_mounts
+from backendai.domain.compute.spec import MountRequest, SessionSpec
+from backendai.domain.pipelines.services.changing import cancel_run
+from backendai.domain.serving.models import DesiredState, Endpoint, Revision
+from backendai.domain.storage.claims import claims_on
+from backendai.domain.storage.models import Folder, FolderGrant
+from backendai.domain.storage.services import trash_folder
+from backendai.domain.storage.status import FolderStatus, GrantKind, Rights
 from tests.cast import Cast
 from tests.mount_tools import ready_folder
 from tests.pipelines.world import ARRAY, launch

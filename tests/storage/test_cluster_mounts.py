@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from backendai.agent.backends.process import IMAGE, ProcessBackend
+from backendai.agent.backends.native.backend import IMAGE, ProcessBackend
 from backendai.agent.mounts.hosts import StorageHosts
-from backendai.compute.services.kernel_specs import spec_for
-from backendai.compute.spec import MountRequest
+from backendai.domain.compute.services.agents.kernel_specs import spec_for
+from backendai.domain.compute.spec import MountRequest
 from tests.agent.contract_tools import ended_of
 from tests.agent.prerequisites import need_program
 from tests.cast import Cast

@@ -9,10 +9,10 @@ from uuid import uuid4
 import pytest
 from django.test import override_settings
 
-from backendai.storage import file_server
-from backendai.storage.file_server import FileServerClient, FileServerError, StorageSilent, line_to
-from backendai.storage.models import StorageHost
-from backendai.wire.tickets import new_private_key
+from backendai.base.wire.tickets import new_private_key
+from backendai.domain.storage import file_server
+from backendai.domain.storage.file_server import FileServerClient, FileServerError, StorageSilent, line_to
+from backendai.domain.storage.models import StorageHost
 from tests.patience import patient, until
 from tests.storage.fake_file_server import FakeFileServer
 

@@ -7,12 +7,12 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from backendai.accounts.models import Membership, ResourcePolicy
-from backendai.activity.models import AuditEntry
-from backendai.compute.mount_models import SessionMount
-from backendai.core.errors import Conflict, NotAllowed, NotFound, UserError
-from backendai.storage.models import Folder, StorageHost
-from backendai.storage.services import (
+from backendai.base.core.errors import Conflict, NotAllowed, NotFound, UserError
+from backendai.domain.accounts.models import Membership, ResourcePolicy
+from backendai.domain.activity.models import AuditEntry
+from backendai.domain.compute.models.mounts import SessionMount
+from backendai.domain.storage.models import Folder, StorageHost
+from backendai.domain.storage.services import (
     clone_folder,
     create_folder,
     link_folder,
@@ -23,7 +23,7 @@ from backendai.storage.services import (
     set_limit,
     trash_folder,
 )
-from backendai.storage.status import FolderStatus, Rights
+from backendai.domain.storage.status import FolderStatus, Rights
 from tests.cast import Cast
 from tests.factories import make_session
 from tests.storage.fake_file_server import FakeFileServer

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from backendai.cluster.models import Agent
-from backendai.storage.host_reports import record_host_reports
-from backendai.storage.models import HostOnAgent, StorageHost
-from backendai.wire.mounts import HostReport
+from backendai.base.wire.mounts import HostReport
+from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.storage.host_reports import record_host_reports
+from backendai.domain.storage.models import HostOnAgent, StorageHost
 from tests.factories import make_agent
 from tests.mount_tools import storage_host
 

@@ -13,13 +13,13 @@ from django.db import connection, transaction
 from django.db.models import F
 from django.utils import timezone
 
-from backendai.accounts.models import ResourcePolicy
-from backendai.compute.models import ComputeSession
-from backendai.compute.mount_models import SessionMount
-from backendai.core.errors import Conflict
-from backendai.storage.models import Folder
-from backendai.storage.services import create_folder, restore_folder, set_limit, trash_folder
-from backendai.storage.status import FolderStatus
+from backendai.base.core.errors import Conflict
+from backendai.domain.accounts.models import ResourcePolicy
+from backendai.domain.compute.models.mounts import SessionMount
+from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.storage.models import Folder
+from backendai.domain.storage.services import create_folder, restore_folder, set_limit, trash_folder
+from backendai.domain.storage.status import FolderStatus
 from tests.cast import Cast, make_cast
 from tests.factories import make_session
 from tests.storage.fake_file_server import FakeFileServer, make_host, serving

@@ -15,15 +15,14 @@ from django.conf import settings
 from django.core import serializers
 from django.utils import timezone
 
-from backendai.compute.mount_models import SessionMount
-from backendai.compute.spec import MountRequest
-from backendai.controller import folders
-from backendai.core.storage_layout import Marker, folder_path, write_marker
-from backendai.files import copying
-from backendai.storage.entries import open_folder
-from backendai.storage.file_server import FileServerError
-from backendai.storage.models import Folder, FolderSize, StorageHost
-from backendai.storage.services import (
+from backendai.base.paths.storage_layout import Marker, folder_path, write_marker
+from backendai.base.wire.tickets import public_key_of
+from backendai.domain.compute.models.mounts import SessionMount
+from backendai.domain.compute.spec import MountRequest
+from backendai.domain.storage.entries import open_folder
+from backendai.domain.storage.file_server import FileServerError
+from backendai.domain.storage.models import Folder, FolderSize, StorageHost
+from backendai.domain.storage.services import (
     clone_folder,
     create_folder,
     purge_folder,
@@ -32,16 +31,17 @@ from backendai.storage.services import (
     set_limit,
     trash_folder,
 )
-from backendai.storage.services.adopting import adopt_folders
-from backendai.storage.status import FolderStatus
-from backendai.wire.tickets import public_key_of
+from backendai.domain.storage.services.adopting import adopt_folders
+from backendai.domain.storage.status import FolderStatus
+from backendai.files.entries import copying
+from backendai.portal.loops import folders
 from tests.cast import Cast
 from tests.factories import make_session
 from tests.patience import until as wait_until
 from tests.storage.served_app import served
 
 config = pytest.importorskip("backendai.files.config")
-server = pytest.importorskip("backendai.files.server")
+server = pytest.importorskip("backendai.files.http.server")
 pytestmark = pytest.mark.django_db
 NOW = timezone.now()
 

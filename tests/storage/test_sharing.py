@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from backendai.accounts.models import Membership, User
-from backendai.activity.models import AuditEntry
-from backendai.core.errors import Conflict, NotAllowed, NotFound, UserError
-from backendai.storage.models import Folder, FolderGrant, StorageHost
-from backendai.storage.permissions import require_rights, rights_of
-from backendai.storage.services import (
+from backendai.base.core.errors import Conflict, NotAllowed, NotFound, UserError
+from backendai.domain.accounts.models import Membership, User
+from backendai.domain.activity.models import AuditEntry
+from backendai.domain.storage.models import Folder, FolderGrant, StorageHost
+from backendai.domain.storage.permissions import require_rights, rights_of
+from backendai.domain.storage.services import (
     accept_invitation,
     create_folder,
     decline_invitation,

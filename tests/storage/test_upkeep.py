@@ -14,17 +14,16 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from backendai.activity.models import AuditEntry, BackgroundJob
+from backendai.base.core.errors import Conflict
 from backendai.celery import app
-from backendai.cluster.services import last_pass_at, take_lease
-from backendai.compute.auditing import World, run_checks
-from backendai.compute.mount_models import SessionMount
-from backendai.compute.services.purging import purge_user
-from backendai.controller import folders, tasks
-from backendai.core.errors import Conflict
-from backendai.storage.models import Folder, FolderSize, StorageHost
-from backendai.storage.orders import Measured
-from backendai.storage.services import (
+from backendai.domain.activity.models import AuditEntry, BackgroundJob
+from backendai.domain.cluster.services import last_pass_at, take_lease
+from backendai.domain.compute.auditing import World, run_checks
+from backendai.domain.compute.models.mounts import SessionMount
+from backendai.domain.compute.services.launching.purging import purge_user
+from backendai.domain.storage.models import Folder, FolderSize, StorageHost
+from backendai.domain.storage.orders import Measured
+from backendai.domain.storage.services import (
     clone_folder,
     create_folder,
     purge_folder,
@@ -32,8 +31,9 @@ from backendai.storage.services import (
     transfer_folders,
     trash_folder,
 )
-from backendai.storage.services.measuring import NOTICE, take_measurement
-from backendai.storage.status import FolderStatus
+from backendai.domain.storage.services.measuring import NOTICE, take_measurement
+from backendai.domain.storage.status import FolderStatus
+from backendai.portal.loops import folders, tasks
 from tests.cast import Cast
 from tests.factories import make_session
 from tests.storage.fake_file_server import FakeFileServer

@@ -132,7 +132,7 @@ class Platform:
 
     def spawn(self) -> None:
         """Start the supervisor and wait for nothing."""
-        command = [sys.executable, "-m", "backendai.ops.up", "--host", self.host, "--port", str(self.port)]
+        command = [sys.executable, "-m", "backendai.ops.run.up", "--host", self.host, "--port", str(self.port)]
         with (self.data / "up.log").open("ab") as log:
             self._process = subprocess.Popen(
                 [*command, "--data", str(self.data), "--backend", self._backend, "--agents", str(self._agents)],

@@ -17,11 +17,11 @@ django.setup()
 from django.conf import settings  # noqa: E402  (models need the set-up above)
 from django.core.management import call_command  # noqa: E402
 
-from backendai.accounts.models import User  # noqa: E402
-from backendai.accounts.services import create_token  # noqa: E402
-from backendai.catalog.models import Image  # noqa: E402
-from backendai.ops import up  # noqa: E402
-from backendai.ops.data_folder import mark_prepared  # noqa: E402
+from backendai.domain.accounts.models import User  # noqa: E402
+from backendai.domain.accounts.services import create_token  # noqa: E402
+from backendai.domain.catalog.models import Image  # noqa: E402
+from backendai.ops.run import up  # noqa: E402
+from backendai.ops.run.data_folder import mark_prepared  # noqa: E402
 
 _SMALL = {"cpu": "0.1", "mem": str(16 * 2**20)}
 

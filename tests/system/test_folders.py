@@ -17,8 +17,8 @@ from tests.system.platform import Platform
 pytestmark = [pytest.mark.system, pytest.mark.docker, pytest.mark.ci, pytest.mark.timeout(900)]
 ALICE, BOB = "alice@example.com", "bob@example.com"
 _PEOPLE = f"""
-from backendai.accounts.services import create_person, create_token, get_or_create_project
-from backendai.accounts.models import User
+from backendai.domain.accounts.services import create_person, create_token, get_or_create_project
+from backendai.domain.accounts.models import User
 project = User.objects.get(role="superadmin").projects.get()
 for email in ("{ALICE}", "{BOB}"):
     print(create_token(create_person(email, password=None, project=project), "laptop")[1])

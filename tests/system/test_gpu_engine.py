@@ -11,7 +11,7 @@ import pytest
 from docker import APIClient
 
 from backendai.agent.accelerators.inventory import Accelerators
-from backendai.agent.backends.docker import DockerBackend
+from backendai.agent.backends.docker.backend import DockerBackend
 from tests.agent.accelerators.known_gpus import TwoGpus
 from tests.agent.docker_tools import shell
 from tests.agent.specs import make_spec

@@ -15,8 +15,8 @@ from tests.system.platform import Platform
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 _TOKEN = """
-from backendai.accounts.models import User
-from backendai.accounts.services import create_token
+from backendai.domain.accounts.models import User
+from backendai.domain.accounts.services import create_token
 print(create_token(User.objects.get(role="superadmin"), "laptop")[1])
 """
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 import psutil
 import pytest
 
-from backendai.serving.reading import HEARD
+from backendai.domain.serving.reading import HEARD
 from tests.patience import until
 from tests.system.client import fresh
 from tests.system.platform import READY_WITHIN, Platform, free_port

@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 import pytest
 from pytest_django import DjangoAssertNumQueries
 
-from backendai.core.errors import UserError
-from backendai.templates.models import Template
-from backendai.templates.services.publishing import TemplateWish, create_template
+from backendai.base.core.errors import UserError
+from backendai.domain.templates.models import Template
+from backendai.domain.templates.services.publishing import TemplateWish, create_template
 from tests.cast import Cast
 
 pytestmark = pytest.mark.django_db

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from backendai.core.errors import NotFound, UserError
-from backendai.templates.documents import template_document
-from backendai.templates.models import Template
-from backendai.templates.original import converted
-from backendai.templates.services.publishing import TemplateWish, create_template
+from backendai.base.core.errors import NotFound, UserError
+from backendai.domain.templates.documents import template_document
+from backendai.domain.templates.models import Template
+from backendai.domain.templates.original import converted
+from backendai.domain.templates.services.publishing import TemplateWish, create_template
 from tests.cast import Cast
 
 NOW = datetime(2031, 1, 2, tzinfo=UTC)

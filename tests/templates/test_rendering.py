@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from backendai.core.errors import UserError
-from backendai.templates.documents import template_document
-from backendai.templates.kinds import kind_of
-from backendai.templates.parameters import parameters_of, values_of
-from backendai.templates.rendering import Layer, Rendered, Source, check_locks, filled_in, merged
+from backendai.base.core.errors import UserError
+from backendai.domain.templates.documents import template_document
+from backendai.domain.templates.kinds import kind_of
+from backendai.domain.templates.parameters import parameters_of, values_of
+from backendai.domain.templates.rendering import Layer, Rendered, Source, check_locks, filled_in, merged
 
 DOCUMENT: dict[str, Any] = {
     "params": {

@@ -10,10 +10,10 @@ import pytest
 from django.template import Context, Engine
 from django.utils.translation import override
 
-from backendai.core.messages import Message
-from backendai.texts.isolation import isolated
-from backendai.texts.messages import in_words
-from backendai.texts.translation import gettext, ngettext
+from backendai.base.core.messages import Message
+from backendai.base.texts.isolation import isolated
+from backendai.base.texts.messages import in_words
+from backendai.base.texts.translation import gettext, ngettext
 
 ROOT = Path(__file__).resolve().parents[2]
 HEBREW, BEGIN, END = "שלום", "\u2068", "\u2069"
@@ -84,7 +84,7 @@ def test_a_sentence_of_a_template_keeps_what_is_filled_in_apart(template: str) -
 
 def _made(template: str, name: str) -> str:
     texts = {"page.html": f"{{% load i18n %}}{template}"}
-    loader = ("backendai.web.constant_parts.Loader", [("django.template.loaders.locmem.Loader", texts)])
+    loader = ("backendai.portal.web.frame.constant_parts.Loader", [("django.template.loaders.locmem.Loader", texts)])
     engine = Engine(loaders=[loader], libraries={"i18n": "django.templatetags.i18n"})
     return str(engine.get_template("page.html").render(Context({"name": name})))
 

@@ -18,14 +18,14 @@ from django.utils import timezone
 from django.utils.safestring import mark_safe
 from django.utils.translation import override
 
-from backendai.activity.jobs import start_job
-from backendai.activity.models import BackgroundJob
-from backendai.core.errors import UserError
-from backendai.core.messages import Message, for_column, for_json, shortened
-from backendai.core.names import check_session_name
-from backendai.texts.languages import language_asked_for
-from backendai.texts.messages import in_words
-from backendai.wire.messages import KernelReport, KernelState
+from backendai.base.core.errors import UserError
+from backendai.base.core.messages import Message, for_column, for_json, shortened
+from backendai.base.core.names import check_session_name
+from backendai.base.texts.languages import language_asked_for
+from backendai.base.texts.messages import in_words
+from backendai.base.wire.messages import KernelReport, KernelState
+from backendai.domain.activity.jobs import start_job
+from backendai.domain.activity.models import BackgroundJob
 from tests.cast import Cast
 
 

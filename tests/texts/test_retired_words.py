@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from backendai.ops.texts.files import texts
+from backendai.ops.tools.texts.files import texts
 
 ROOT = Path(__file__).parents[2]
 GAP = re.compile(r"%\(\w+\)s|\{\w*\}")
@@ -17,7 +17,7 @@ ALLOWED = {
     "Announce maintenance or news here.": "news in the plain sense, not a notification",
 }
 _ENVIRONMENT = re.compile(r"environment[ -]variables?|python environments?|virtual environments?", re.IGNORECASE)
-_KUBERNETES_CODE = "backendai/agent/backends/kubernetes"  # nodes and pods are what Kubernetes calls them
+_KUBERNETES_CODE = "backendai/agent/backends/kubernetes/backend"  # nodes and pods are what Kubernetes calls them
 
 
 def retired() -> list[str]:
@@ -51,11 +51,11 @@ def test_no_text_has_a_word_that_the_glossary_retires() -> None:
 _LITERALS_ALLOWED = {
     _KUBERNETES_CODE: "pods and nodes are what Kubernetes calls them",
     "backendai/ops/doctor/kubernetes.py": "pods and nodes are what Kubernetes calls them",
-    "backendai/ops/up.py": "names the pods of a Kubernetes cluster",
-    "backendai/templates/original.py": "nodes is the key of the official format",
-    "backendai/api/launch_bodies.py": "single-node and multi-node are values of REST",
-    "backendai/web/pipelines/graphs.py": "a class of style",
-    "backendai/web/panel/site.py": "news in the plain sense, not a notification",
+    "backendai/ops/run/up.py": "names the pods of a Kubernetes cluster",
+    "backendai/domain/templates/original.py": "nodes is the key of the official format",
+    "backendai/portal/api/sessions/launch_bodies.py": "single-node and multi-node are values of REST",
+    "backendai/portal/web/pipelines/graphs.py": "a class of style",
+    "backendai/portal/web/admin/site/pages.py": "news in the plain sense, not a notification",
 }
 _SENTENCE = re.compile(r"\w+ \w+ \w+")
 _SQL = re.compile(r"\b(SELECT|UPDATE|INSERT|FROM)\b")
@@ -99,7 +99,7 @@ def test_no_literal_has_a_word_that_the_glossary_retires() -> None:
 _PHRASES_ALLOWED = {
     "/node/v1": "the address at which agents report",
     "node API": "the name of that address",
-    "node job": "the name of the protocol in wire/node_jobs.py",
+    "node job": "the name of the protocol in base/wire/node_jobs.py",
     "NUMA node": "a node of memory",
     "Node.js": "a program",
     "1,000 nodes, 10,000 jobs": "nodes of Slurm",

@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from backendai.core.messages import gaps
-from backendai.ops.texts.found import MESSAGES
+from backendai.base.core.messages import gaps
+from backendai.ops.tools.texts.found import MESSAGES
 
 ROOT = Path(__file__).resolve().parents[2]
 _REFUSALS = {"UserError", "NotFound", "Conflict", "NotAllowed", "StorageFull", "StorageSilent", "SignatureRefused"}

@@ -11,18 +11,18 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from backendai.accounts.models import User
-from backendai.cluster.models import Agent
-from backendai.compute.models import ComputeSession
-from backendai.compute.services.ending import end_sessions
-from backendai.compute.services.moves import StatusCause
-from backendai.compute.services.place import Assignment, place_sessions
-from backendai.compute.services.reports import kernel_reported
-from backendai.compute.status import Phase, Status
-from backendai.usage import services
-from backendai.usage.models import ObservationMark, ObservedKernel, UsageBucket
-from backendai.usage.services import observe
-from backendai.wire.messages import KernelState
+from backendai.base.wire.messages import KernelState
+from backendai.domain.accounts.models import User
+from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.services.life.ending import end_sessions
+from backendai.domain.compute.services.life.reports import kernel_reported
+from backendai.domain.compute.services.placing.place import Assignment, place_sessions
+from backendai.domain.compute.services.status.moves import StatusCause
+from backendai.domain.compute.status import Phase, Status
+from backendai.domain.usage import services
+from backendai.domain.usage.models import ObservationMark, ObservedKernel, UsageBucket
+from backendai.domain.usage.services import observe
 from tests.cast import Cast, make_cast
 from tests.factories import make_agent, make_group, make_image, make_session, report_of
 

@@ -11,14 +11,14 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from pydantic import ValidationError
 
-from backendai.cluster.models import Agent
-from backendai.compute.models import ComputeSession, Kernel
-from backendai.compute.services.moves import move_kernels
-from backendai.compute.status import Status
-from backendai.usage.models import UsageBucket, UsageSample
-from backendai.usage.samples import averages, keep, latest, series
-from backendai.wire.live import DeviceUse
-from backendai.wire.usage import DeviceUsage, KernelUsage, UsageReport
+from backendai.base.wire.live import DeviceUse
+from backendai.base.wire.usage import DeviceUsage, KernelUsage, UsageReport
+from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.compute.models.sessions import ComputeSession, Kernel
+from backendai.domain.compute.services.status.moves import move_kernels
+from backendai.domain.compute.status import Status
+from backendai.domain.usage.models import UsageBucket, UsageSample
+from backendai.domain.usage.samples import averages, keep, latest, series
 from tests.cast import Cast
 from tests.factories import make_agent, make_running_session
 

@@ -6,11 +6,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from backendai.cluster.models import Agent
-from backendai.compute.models import ComputeSession
-from backendai.usage.models import UsageSample
-from backendai.usage.samples import averages
-from backendai.usage.thinning import thin
+from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.usage.models import UsageSample
+from backendai.domain.usage.samples import averages
+from backendai.domain.usage.thinning import thin
 from tests.cast import Cast
 from tests.factories import make_agent, make_running_session
 
@@ -79,7 +79,7 @@ def test_the_oldest_go(session: ComputeSession) -> None:
 
 
 def test_one_call_does_a_bounded_part(session: ComputeSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("backendai.usage.thinning._MOST_STEPS", 1)
+    monkeypatch.setattr("backendai.domain.usage.thinning._MOST_STEPS", 1)
     measure(session, NOON, 60)
     thin(NOON + 2 * DAY)
     assert UsageSample.objects.filter(is_thinned=True).count() == 2

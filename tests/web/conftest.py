@@ -9,7 +9,7 @@ import pytest
 from allauth.account.internal.flows import login
 from django.test import Client
 
-from backendai.accounts.models import User
+from backendai.domain.accounts.models import User
 
 
 def prove(client: Client) -> None:

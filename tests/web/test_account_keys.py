@@ -10,8 +10,8 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from backendai.accounts.models import BootstrapScript, Dotfile, KeyPair, SshKey, User
-from backendai.accounts.services.environments import save_dotfile
+from backendai.domain.accounts.models import BootstrapScript, Dotfile, KeyPair, SshKey, User
+from backendai.domain.accounts.services.environments import save_dotfile
 from tests.cast import Cast
 from tests.factories import make_session
 from tests.test_census import PUBLIC_KEY

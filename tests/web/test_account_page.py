@@ -8,10 +8,10 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from backendai.accounts.logins import FREE_TRIES
-from backendai.accounts.models import AccessToken, User
-from backendai.accounts.services import create_token, user_of_token
-from backendai.activity.models import AuditEntry
+from backendai.domain.accounts.models import AccessToken, User
+from backendai.domain.accounts.services import create_token, user_of_token
+from backendai.domain.accounts.sign_in.logins import FREE_TRIES
+from backendai.domain.activity.models import AuditEntry
 from tests.cast import PASSWORD, Cast
 
 pytestmark = pytest.mark.django_db
@@ -93,7 +93,7 @@ def test_a_new_password_needs_a_proof_of_the_last_five_minutes(
     cast: Cast, browse: Browse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client, new = browse(cast.alice), "battery horse correct"
-    monkeypatch.setattr("backendai.accounts.adapters.FRESH_SECONDS", -1)
+    monkeypatch.setattr("backendai.domain.accounts.sign_in.adapters.FRESH_SECONDS", -1)
     page = client.get(reverse("web:account")).content.decode()
     assert "Confirm that it is you" in page and 'name="old_password"' not in page
     fields = {"old_password": PASSWORD, "new_password1": new, "new_password2": new}

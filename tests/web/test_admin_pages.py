@@ -12,15 +12,15 @@ from django.test import Client, RequestFactory
 from django.urls import reverse
 from django.utils import timezone
 
-from backendai.accounts.audited_admin import Audited
-from backendai.accounts.duration_field import TimeSpanField, short_duration
-from backendai.accounts.models import ResourcePolicy
-from backendai.accounts.services import create_token
-from backendai.activity.models import AuditEntry
-from backendai.catalog.models import ResourcePreset
-from backendai.cluster.models import Agent, ResourceGroup
-from backendai.compute.models import ComputeSession
-from backendai.controller.loops import schedule_group
+from backendai.domain.accounts.audited_admin import Audited
+from backendai.domain.accounts.models import ResourcePolicy
+from backendai.domain.accounts.policies.duration_field import TimeSpanField, short_duration
+from backendai.domain.accounts.services import create_token
+from backendai.domain.activity.models import AuditEntry
+from backendai.domain.catalog.models import ResourcePreset
+from backendai.domain.cluster.models.groups import Agent, ResourceGroup
+from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.portal.loops.loops import schedule_group
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image, make_session
 

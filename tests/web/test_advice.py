@@ -9,12 +9,12 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from backendai.accounts.models import User
-from backendai.compute.models import ComputeSession
-from backendai.compute.reasons import REASONS
-from backendai.compute.services.waits import Waiting, note_waits
-from backendai.compute.status import Status
-from backendai.web import advice
+from backendai.domain.accounts.models import User
+from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.reasons import REASONS
+from backendai.domain.compute.services.placing.waits import Waiting, note_waits
+from backendai.domain.compute.status import Status
+from backendai.portal.web.session.reasons import advice
 from tests.cast import Cast
 from tests.factories import make_session
 

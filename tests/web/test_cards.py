@@ -12,15 +12,15 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from backendai.accounts.models import User
-from backendai.activity.models import NoticeChoice
-from backendai.compute.models import ComputeSession, SessionNotice
-from backendai.compute.services.ending import end_sessions, terminate_session
-from backendai.compute.services.moves import StatusCause
-from backendai.compute.services.reports import kernel_reported
-from backendai.compute.status import Phase
-from backendai.controller.group_pass import schedule
-from backendai.wire.messages import KernelState
+from backendai.base.wire.messages import KernelState
+from backendai.domain.accounts.models import User
+from backendai.domain.activity.models import NoticeChoice
+from backendai.domain.compute.models.sessions import ComputeSession, SessionNotice
+from backendai.domain.compute.services.life.ending import end_sessions, terminate_session
+from backendai.domain.compute.services.life.reports import kernel_reported
+from backendai.domain.compute.services.status.moves import StatusCause
+from backendai.domain.compute.status import Phase
+from backendai.portal.loops.group_pass import schedule
 from tests.api.callers import SESSIONS, Caller
 from tests.cast import Cast
 from tests.factories import make_agent, make_image, make_running_session, make_session, report_of

@@ -13,8 +13,8 @@ from django.urls import set_script_prefix
 from django.utils import translation
 from django.utils.safestring import mark_safe
 
-from backendai.web.constant_parts import ConstantPart
-from backendai.web.quick_widgets import QuickWidgets
+from backendai.portal.web.frame.constant_parts import ConstantPart
+from backendai.portal.web.frame.quick_widgets import QuickWidgets
 
 PARTS = {
     "base.html": "<title>{% block title %}None{% endblock %}</title>{% include 'part.html' %}",
@@ -43,7 +43,7 @@ def engine(loader: str) -> Engine:
     libraries = {
         "i18n": "django.templatetags.i18n",
         "static": "django.templatetags.static",
-        "portal": "backendai.web.templatetags.portal",
+        "portal": "backendai.portal.web.templatetags.portal",
     }
     return Engine(loaders=[(loader, [("django.template.loaders.locmem.Loader", PARTS)])], libraries=libraries)
 
@@ -54,19 +54,22 @@ def made(found: Engine, language: str) -> str:
 
 
 def test_a_joined_template_says_the_same_in_every_language() -> None:
-    plain, joined = engine("django.template.loaders.cached.Loader"), engine("backendai.web.constant_parts.Loader")
+    plain, joined = (
+        engine("django.template.loaders.cached.Loader"),
+        engine("backendai.portal.web.frame.constant_parts.Loader"),
+    )
     for language in ("en", "ko", "en", "ko"):
         assert made(joined, language) == made(plain, language)
     assert made(joined, "en") != made(joined, "ko")
 
 
 def test_what_is_constant_is_one_piece() -> None:
-    nodes: NodeList = engine("backendai.web.constant_parts.Loader").get_template("part.html").nodelist
+    nodes: NodeList = engine("backendai.portal.web.frame.constant_parts.Loader").get_template("part.html").nodelist
     assert [isinstance(node, ConstantPart) for node in nodes] == [True, False, True]
 
 
 def test_addresses_follow_the_place_where_the_portal_is_mounted() -> None:
-    joined = engine("backendai.web.constant_parts.Loader")
+    joined = engine("backendai.portal.web.frame.constant_parts.Loader")
     before = made(joined, "en")
     try:
         set_script_prefix("/lab/")

@@ -12,11 +12,11 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from backendai.accounts.models import Membership, ResourcePolicy, User
-from backendai.accounts.services import get_or_create_project
-from backendai.cluster.site import change_site
-from backendai.compute.models import ComputeSession
-from backendai.usage.models import UsageSample
+from backendai.domain.accounts.models import Membership, ResourcePolicy, User
+from backendai.domain.accounts.services import get_or_create_project
+from backendai.domain.cluster.site import change_site
+from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.usage.models import UsageSample
 from tests.api.callers import Caller
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_running_session, make_session

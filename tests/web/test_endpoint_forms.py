@@ -10,8 +10,8 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 from django.utils import timezone
 
-from backendai.serving.models import AutoScalingRule, Endpoint, Revision
-from backendai.serving.services.readings import ProxyCounts, record
+from backendai.domain.serving.models import AutoScalingRule, Endpoint, Revision
+from backendai.domain.serving.services.readings import ProxyCounts, record
 from tests.cast import Cast
 from tests.factories import make_agent
 from tests.serving.world import a_revision, make_endpoint

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from backendai.serving.models import ScalingRecord
-from backendai.serving.showing import Point
-from backendai.web.endpoints.plots import HEIGHT, WIDTH, Window, plots_of, window_of
+from backendai.domain.serving.models import ScalingRecord
+from backendai.domain.serving.presentation import Point
+from backendai.portal.web.endpoints.plots import HEIGHT, WIDTH, Window, plots_of, window_of
 
 BEGIN = datetime(2026, 5, 4, 12, tzinfo=UTC)
 

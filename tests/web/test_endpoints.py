@@ -11,11 +11,11 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from backendai.serving.models import Endpoint, EndpointToken, State
-from backendai.serving.moves import note
-from backendai.serving.services.endpoints import update_endpoint
-from backendai.serving.showing import shown
-from backendai.web.endpoints.forms import HIDDEN
+from backendai.domain.serving.models import Endpoint, EndpointToken, State
+from backendai.domain.serving.moves import note
+from backendai.domain.serving.presentation import shown
+from backendai.domain.serving.services.endpoints import update_endpoint
+from backendai.portal.web.endpoints.forms import HIDDEN
 from tests.cast import Cast
 from tests.factories import make_group, make_image
 from tests.serving.world import World, a_revision, make_endpoint, states_of

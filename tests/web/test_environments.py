@@ -9,12 +9,12 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from backendai.accounts.models import User
-from backendai.catalog.models import Image, ImageOnAgent
-from backendai.catalog.services import seed_images
-from backendai.cluster.site import change_site
-from backendai.compute.models import ComputeSession
-from backendai.web.launcher.environments import Environment, offer_for
+from backendai.domain.accounts.models import User
+from backendai.domain.catalog.models import Image, ImageOnAgent
+from backendai.domain.catalog.services import seed_images
+from backendai.domain.cluster.site import change_site
+from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.portal.web.launch.fields.environments import Environment, offer_for
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image
 

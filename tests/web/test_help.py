@@ -12,13 +12,13 @@ from django.conf import settings
 from django.test import Client
 from django.urls import reverse
 
-from backendai.accounts.models import User
-from backendai.web.account_pages import MENU as ACCOUNT_MENU
-from backendai.web.guides import rendering
-from backendai.web.guides.documents import GUIDES, USER_GUIDE, Guide
-from backendai.web.guides.places import ACCOUNT, PANEL
-from backendai.web.guides.rendering import page_of
-from backendai.web.panel.menu import MENU as PANEL_MENU
+from backendai.domain.accounts.models import User
+from backendai.portal.web.account.menu import MENU as ACCOUNT_MENU
+from backendai.portal.web.admin.menu import MENU as PANEL_MENU
+from backendai.portal.web.guides import rendering
+from backendai.portal.web.guides.documents import GUIDES, USER_GUIDE, Guide
+from backendai.portal.web.guides.places import ACCOUNT, PANEL
+from backendai.portal.web.guides.rendering import page_of
 from tests.cast import Cast
 from tests.web.conftest import HTMX
 
@@ -72,7 +72,7 @@ def test_links_between_and_within_the_guides_lead_to_sections(guide: Guide) -> N
 
 def page_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> rendering.Page:
     (tmp_path / "user-guide.md").write_text(text)
-    monkeypatch.setattr("backendai.web.guides.documents.FOLDER", tmp_path)
+    monkeypatch.setattr("backendai.portal.web.guides.documents.FOLDER", tmp_path)
     monkeypatch.setattr(rendering, "_kept", {})
     return page_of(GUIDES[0], GUIDES[:1])
 
@@ -161,7 +161,7 @@ def test_a_search_puts_a_title_that_fits_first_and_then_who_speaks_of_it_most(
     )
     (tmp_path / "user-guide.md").write_text(guide)
     (tmp_path / "rest.md").write_text("# REST\n\n## Listing idle checks\n\nidle idle checks\n")
-    monkeypatch.setattr("backendai.web.guides.documents.FOLDER", tmp_path)
+    monkeypatch.setattr("backendai.portal.web.guides.documents.FOLDER", tmp_path)
     monkeypatch.setattr(rendering, "_kept", {})
     text = browse(cast.alice).get("/help/?q=Idle checks", **HTMX).content.decode()
     titles = re.findall(r"<h2><a [^>]*>([^<]*)</a>", text)

@@ -12,12 +12,12 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from backendai.accounts.models import ResourcePolicy, User
-from backendai.cluster.models import ResourceGroup
-from backendai.compute.models import ComputeSession, SchedulingRecord
-from backendai.compute.services.waits import Waiting, note_waits
-from backendai.compute.status import Outcome
-from backendai.web.history import PAGE_SIZE
+from backendai.domain.accounts.models import ResourcePolicy, User
+from backendai.domain.cluster.models.groups import ResourceGroup
+from backendai.domain.compute.models.sessions import ComputeSession, SchedulingRecord
+from backendai.domain.compute.services.placing.waits import Waiting, note_waits
+from backendai.domain.compute.status import Outcome
+from backendai.portal.web.session.reasons.history import PAGE_SIZE
 from tests.cast import Cast
 from tests.factories import make_group, make_running_session, make_session
 from tests.waiting import make_waiting_session

@@ -12,11 +12,11 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from backendai.accounts.models import User
-from backendai.agent.guest.files import FileRefused
-from backendai.cluster.models import Agent
-from backendai.compute.models import ComputeSession
-from backendai.gateways import guests
+from backendai.agent.guest.home.contents import FileRefused
+from backendai.domain.accounts.models import User
+from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.gates.gateways import guests
 from tests.cast import Cast
 from tests.factories import make_agent, make_running_session, make_session
 from tests.web.conftest import HTMX

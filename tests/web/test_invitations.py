@@ -11,9 +11,9 @@ from django.contrib.sessions.models import Session
 from django.test import Client
 from django.utils import timezone
 
-from backendai.accounts.models import Invitation, Login, Membership, User
-from backendai.accounts.services import Invitee, invite, revoke_invitation
-from backendai.activity.models import AuditEntry
+from backendai.domain.accounts.models import Invitation, Login, Membership, User
+from backendai.domain.accounts.services import Invitee, invite, revoke_invitation
+from backendai.domain.activity.models import AuditEntry
 from tests.accounts.world import World, make_world
 from tests.cast import PASSWORD
 

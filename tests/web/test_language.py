@@ -11,12 +11,12 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone, translation
 
-from backendai.accounts.models import User
-from backendai.accounts.scopes import WORDS
-from backendai.accounts.services.language import choose_language
-from backendai.activity.models import AuditEntry
-from backendai.core.errors import UserError
-from backendai.web.time_words import clock, relative
+from backendai.base.core.errors import UserError
+from backendai.domain.accounts.models import User
+from backendai.domain.accounts.scopes import WORDS
+from backendai.domain.accounts.services.language import choose_language
+from backendai.domain.activity.models import AuditEntry
+from backendai.portal.web.frame.time_words import clock, relative
 from tests.cast import Cast
 
 pytestmark = pytest.mark.django_db

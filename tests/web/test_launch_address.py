@@ -12,10 +12,10 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from backendai.accounts.models import User
-from backendai.catalog.models import ResourcePreset
-from backendai.compute.spec import RoleSpec
-from backendai.web.launcher.roles_field import PARTS
+from backendai.domain.accounts.models import User
+from backendai.domain.catalog.models import ResourcePreset
+from backendai.domain.compute.spec import RoleSpec
+from backendai.portal.web.launch.fields.roles_field import PARTS
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image, make_session
 

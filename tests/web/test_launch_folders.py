@@ -12,15 +12,15 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
-from backendai.accounts.models import User
-from backendai.compute.models import ComputeSession, LaunchRecord
-from backendai.compute.services.reports import ReceivedReport, kernels_reported
-from backendai.compute.spec import MountRequest
-from backendai.compute.status import Status
-from backendai.storage.models import Folder, FolderGrant, HostOnAgent
-from backendai.storage.status import FolderStatus, Rights, Usage
-from backendai.web.launcher.steps import step_of
-from backendai.wire.messages import KernelReport, KernelState
+from backendai.base.wire.messages import KernelReport, KernelState
+from backendai.domain.accounts.models import User
+from backendai.domain.compute.models.sessions import ComputeSession, LaunchRecord
+from backendai.domain.compute.services.life.reports import ReceivedReport, kernels_reported
+from backendai.domain.compute.spec import MountRequest
+from backendai.domain.compute.status import Status
+from backendai.domain.storage.models import Folder, FolderGrant, HostOnAgent
+from backendai.domain.storage.status import FolderStatus, Rights, Usage
+from backendai.portal.web.launch.steps import step_of
 from tests.cast import Cast
 from tests.factories import make_agent, make_image, make_running_session, make_session
 from tests.mount_tools import ready_folder, storage_host

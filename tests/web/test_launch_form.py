@@ -11,16 +11,16 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from backendai.accounts.models import User
-from backendai.activity.models import BackgroundJob
-from backendai.catalog.models import Image, ResourcePreset
-from backendai.catalog.services import BUILD_JOB
-from backendai.cluster.models import Agent
-from backendai.compute.models import ComputeSession
-from backendai.compute.status import Status
-from backendai.core.slots import Slots
-from backendai.pipelines.models import Run
-from backendai.web.launcher.steps import step_of
+from backendai.base.core.slots import Slots
+from backendai.domain.accounts.models import User
+from backendai.domain.activity.models import BackgroundJob
+from backendai.domain.catalog.models import Image, ResourcePreset
+from backendai.domain.catalog.services import BUILD_JOB
+from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.status import Status
+from backendai.domain.pipelines.models import Run
+from backendai.portal.web.launch.steps import step_of
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image, make_running_session, make_session
 

@@ -9,19 +9,19 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from backendai.accounts.models import User
-from backendai.catalog.models import ResourcePreset
-from backendai.compute.launch_records import SessionFile
-from backendai.compute.models import ComputeSession
-from backendai.compute.services.recent import recent_launches
-from backendai.compute.spec_document import USUAL, document_of, spec_of
-from backendai.core.slots import Slots
-from backendai.core.written_documents import written
-from backendai.storage.models import Folder
-from backendai.storage.services import create_folder
-from backendai.templates.documents import NEVER
-from backendai.templates.services.publishing import TemplateWish, create_template
-from backendai.web.launcher.refill import sent_by
+from backendai.base.core.slots import Slots
+from backendai.base.core.written_documents import written
+from backendai.domain.accounts.models import User
+from backendai.domain.catalog.models import ResourcePreset
+from backendai.domain.compute.models.launch_records import SessionFile
+from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.services.launching.recent import recent_launches
+from backendai.domain.compute.spec_document import USUAL, document_of, spec_of
+from backendai.domain.storage.models import Folder
+from backendai.domain.storage.services import create_folder
+from backendai.domain.templates.documents import NEVER
+from backendai.domain.templates.services.publishing import TemplateWish, create_template
+from backendai.portal.web.launch.refill import sent_by
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image
 from tests.storage.fake_file_server import FakeFileServer, make_host, serving

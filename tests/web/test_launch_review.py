@@ -13,9 +13,9 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from backendai.accounts.models import User
-from backendai.catalog.models import ResourcePreset
-from backendai.compute.models import ComputeSession
+from backendai.domain.accounts.models import User
+from backendai.domain.catalog.models import ResourcePreset
+from backendai.domain.compute.models.sessions import ComputeSession
 from tests.cast import Cast
 from tests.factories import make_agent, make_image, make_session
 from tests.web.conftest import HTMX

@@ -10,7 +10,7 @@ import pytest
 from django.conf import settings
 from django.test import Client
 
-from backendai.accounts.models import User
+from backendai.domain.accounts.models import User
 from tests.cast import PASSWORD, Cast
 from tests.factories import make_session
 from tests.web.test_second_factors import CODE, browser, code_of, set_up_app, sign_in

@@ -9,8 +9,8 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from backendai.accounts.models import User
-from backendai.activity.models import AuditEntry, NoticeChoice
+from backendai.domain.accounts.models import User
+from backendai.domain.activity.models import AuditEntry, NoticeChoice
 from tests.api.callers import Caller
 from tests.cast import Cast
 

@@ -11,16 +11,16 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from backendai.accounts.models import User
-from backendai.activity import jobs
-from backendai.activity.models import BackgroundJob
-from backendai.activity.notices import NoticeKind
-from backendai.compute.models import ComputeSession
-from backendai.compute.notice_models import SessionNotice
-from backendai.compute.reasons import REASONS
-from backendai.compute.services.ending import terminate_session
-from backendai.compute.status import Status
-from backendai.web.news.lines import headline, sentence
+from backendai.domain.accounts.models import User
+from backendai.domain.activity import jobs
+from backendai.domain.activity.models import BackgroundJob
+from backendai.domain.activity.notices import NoticeKind
+from backendai.domain.compute.models.notices import SessionNotice
+from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.reasons import REASONS
+from backendai.domain.compute.services.life.ending import terminate_session
+from backendai.domain.compute.status import Status
+from backendai.portal.web.news.lines import headline, sentence
 from tests.cast import Cast
 from tests.factories import make_running_session, make_session
 from tests.web.conftest import HTMX

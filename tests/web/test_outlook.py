@@ -16,20 +16,20 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
-from backendai.accounts.models import User
-from backendai.activity.jobs import start_job
-from backendai.activity.models import BackgroundJob
-from backendai.catalog.models import Image, ImageOnAgent, ImagePull
-from backendai.catalog.pulls import PULL_JOB
-from backendai.catalog.services import BUILD_JOB
-from backendai.cluster.models import Agent, ResourceGroup
-from backendai.cluster.native_sessions import allow_native_sessions
-from backendai.compute.models import ComputeSession
-from backendai.compute.services.ending import terminate_session
-from backendai.compute.services.waits import Waiting, note_waits
-from backendai.controller.group_pass import schedule
-from backendai.core.messages import Message
-from backendai.planning import turns
+from backendai.base.core.messages import Message
+from backendai.domain.accounts.models import User
+from backendai.domain.activity.jobs import start_job
+from backendai.domain.activity.models import BackgroundJob
+from backendai.domain.catalog.models import Image, ImageOnAgent, ImagePull
+from backendai.domain.catalog.pulls import PULL_JOB
+from backendai.domain.catalog.services import BUILD_JOB
+from backendai.domain.cluster.models.groups import Agent, ResourceGroup
+from backendai.domain.cluster.native_sessions import allow_native_sessions
+from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.services.life.ending import terminate_session
+from backendai.domain.compute.services.placing.waits import Waiting, note_waits
+from backendai.domain.planning import turns
+from backendai.portal.loops.group_pass import schedule
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image, make_running_session, make_session
 from tests.web.conftest import HTMX

@@ -12,16 +12,16 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from backendai.accounts.models import ResourcePolicy
-from backendai.activity.models import BackgroundJob
-from backendai.catalog.models import Image, ImageOnAgent
-from backendai.cluster.models import Agent
-from backendai.compute.models import ImageCommit
-from backendai.compute.services.commit_reports import commit_reported
-from backendai.compute.services.commits import start_commit
-from backendai.wire.commits import COMMIT
-from backendai.wire.home import HomeLook
-from backendai.wire.node_jobs import JobState, NodeJobReport
+from backendai.base.wire.commits import COMMIT
+from backendai.base.wire.home import HomeLook
+from backendai.base.wire.node_jobs import JobState, NodeJobReport
+from backendai.domain.accounts.models import ResourcePolicy
+from backendai.domain.activity.models import BackgroundJob
+from backendai.domain.catalog.models import Image, ImageOnAgent
+from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.compute.models.sessions import ImageCommit
+from backendai.domain.compute.services.images.commit_reports import commit_reported
+from backendai.domain.compute.services.images.commits import start_commit
 from tests.cast import Cast
 from tests.factories import make_agent, make_running_session, make_session
 

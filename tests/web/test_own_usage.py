@@ -8,8 +8,8 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from backendai.accounts.models import Membership, User
-from backendai.usage.models import UsageBucket
+from backendai.domain.accounts.models import Membership, User
+from backendai.domain.usage.models import UsageBucket
 from tests.api.callers import Caller
 from tests.cast import Cast
 from tests.factories import make_group

@@ -11,10 +11,10 @@ import pytest
 from django.conf import settings
 from django.utils import timezone
 
-from backendai.compute.status import Outcome, Status
-from backendai.web.resources import Bar
-from backendai.web.statuses import appearance_of
-from backendai.web.templatetags.portal import ago, amounts, elapsed, icon, with_times
+from backendai.domain.compute.status import Outcome, Status
+from backendai.portal.web.dashboard.resources import Bar
+from backendai.portal.web.frame.statuses import appearance_of
+from backendai.portal.web.templatetags.portal import ago, amounts, elapsed, icon, with_times
 
 TEMPLATES = sorted((settings.BASE_DIR / "templates").rglob("*.html"))
 LEFT_OUT = Path(__file__).parent / "tabler_left_out.txt"

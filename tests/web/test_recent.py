@@ -12,12 +12,12 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from backendai.accounts.models import User
-from backendai.catalog.models import Image, ResourcePreset
-from backendai.compute.models import ComputeSession, LaunchRecord
-from backendai.compute.services.create import create_session
-from backendai.compute.services.recent import launch_and_remember, recent_launches
-from backendai.compute.spec import SessionSpec
+from backendai.domain.accounts.models import User
+from backendai.domain.catalog.models import Image, ResourcePreset
+from backendai.domain.compute.models.sessions import ComputeSession, LaunchRecord
+from backendai.domain.compute.services.launching.create import create_session
+from backendai.domain.compute.services.launching.recent import launch_and_remember, recent_launches
+from backendai.domain.compute.spec import SessionSpec
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image, make_session
 from tests.web.conftest import HTMX

@@ -11,18 +11,18 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from backendai.catalog.models import Image
-from backendai.compute.models import ComputeSession, Kernel
-from backendai.compute.services.moves import StatusCause, move, move_kernels
-from backendai.compute.status import Phase
-from backendai.compute.status import Status as SessionStatus
-from backendai.controller.group_pass import schedule
-from backendai.controller.pipelines import run_pipelines
-from backendai.core.messages import Message
-from backendai.pipelines.models import Run, Status, Step
-from backendai.storage.models import Folder
-from backendai.storage.services import create_folder
-from backendai.web.pipelines.examples import EXAMPLES
+from backendai.base.core.messages import Message
+from backendai.domain.catalog.models import Image
+from backendai.domain.compute.models.sessions import ComputeSession, Kernel
+from backendai.domain.compute.services.status.moves import StatusCause, move, move_kernels
+from backendai.domain.compute.status import Phase
+from backendai.domain.compute.status import Status as SessionStatus
+from backendai.domain.pipelines.models import Run, Status, Step
+from backendai.domain.storage.models import Folder
+from backendai.domain.storage.services import create_folder
+from backendai.portal.loops.group_pass import schedule
+from backendai.portal.loops.pipelines import run_pipelines
+from backendai.portal.web.pipelines.examples import EXAMPLES
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image, make_running_session
 from tests.pipelines.world import ARRAY, launch, launch_text, pending, play

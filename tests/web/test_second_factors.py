@@ -15,11 +15,11 @@ from django.core.cache import cache
 from django.test import Client
 from django.utils import timezone
 
-from backendai.accounts.logins import FREE_TRIES
-from backendai.accounts.models import Login, User
-from backendai.accounts.second_factors import reset_factors
-from backendai.accounts.services import create_token
-from backendai.activity.models import AuditEntry
+from backendai.domain.accounts.models import Login, User
+from backendai.domain.accounts.services import create_token
+from backendai.domain.accounts.sign_in.logins import FREE_TRIES
+from backendai.domain.accounts.sign_in.second_factors import reset_factors
+from backendai.domain.activity.models import AuditEntry
 from tests.accounts.soft_key import SoftKey
 from tests.cast import PASSWORD, Cast
 
@@ -79,7 +79,7 @@ def passkey_login(key: SoftKey) -> Client:
 @pytest.fixture
 def tomorrow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let signing in be too long ago to count as a proof."""
-    monkeypatch.setattr("backendai.accounts.adapters.FRESH_SECONDS", -1)
+    monkeypatch.setattr("backendai.domain.accounts.sign_in.adapters.FRESH_SECONDS", -1)
 
 
 def test_an_app_asks_for_its_code_at_every_sign_in_and_takes_each_code_once(cast: Cast) -> None:

@@ -12,16 +12,16 @@ from django.template.loader import render_to_string
 from django.test import Client, RequestFactory
 from django.utils import timezone
 
-from backendai.accounts.models import User
-from backendai.activity.models import AuditEntry
-from backendai.cluster.app_domains import origin_of
-from backendai.cluster.models import Agent, ResourceGroup
-from backendai.cluster.site import change_site
-from backendai.compute.models import ComputeSession, PublicApp
-from backendai.compute.services.app_settings import arguments_for
-from backendai.compute.services.apps import CODE_SECONDS, App, host_of, read_code
-from backendai.compute.services.public_apps import open_to_everybody
-from backendai.web.app_reach import why_out_of_reach
+from backendai.domain.accounts.models import User
+from backendai.domain.activity.models import AuditEntry
+from backendai.domain.cluster.app_domains import origin_of
+from backendai.domain.cluster.models.groups import Agent, ResourceGroup
+from backendai.domain.cluster.site import change_site
+from backendai.domain.compute.models.sessions import ComputeSession, PublicApp
+from backendai.domain.compute.services.apps.of_session import CODE_SECONDS, App, host_of, read_code
+from backendai.domain.compute.services.apps.public import open_to_everybody
+from backendai.domain.compute.services.apps.settings import arguments_for
+from backendai.portal.web.frame.app_reach import why_out_of_reach
 from tests.api.callers import Caller
 from tests.cast import Cast
 from tests.factories import make_agent, make_image, make_running_session, make_session

@@ -9,12 +9,12 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from backendai.accounts.models import User
-from backendai.compute.models import ComputeSession
-from backendai.compute.services.ending import terminate_session
-from backendai.compute.services.reports import kernel_reported
-from backendai.compute.services.waits import Waiting, note_waits
-from backendai.wire.messages import KernelState
+from backendai.base.wire.messages import KernelState
+from backendai.domain.accounts.models import User
+from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.services.life.ending import terminate_session
+from backendai.domain.compute.services.life.reports import kernel_reported
+from backendai.domain.compute.services.placing.waits import Waiting, note_waits
 from tests.cast import Cast
 from tests.factories import make_agent, make_running_session, make_session, place, report_of
 from tests.web.conftest import HTMX

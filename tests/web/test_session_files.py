@@ -12,17 +12,17 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from backendai.accounts.models import Dotfile, User
-from backendai.compute.launch_records import SessionFile
-from backendai.compute.models import ComputeSession, LaunchRecord
-from backendai.compute.services.create import create_session
-from backendai.compute.services.kernel_specs import spec_for
-from backendai.compute.services.node_view import WorkRequest, work_for_each
-from backendai.compute.services.purging import purge_user
-from backendai.compute.services.session_files import MOST_FILE_BYTES
-from backendai.compute.spec import LaunchFile, SessionSpec
-from backendai.core.errors import Conflict, UserError
-from backendai.web.launcher.file_fields import PARTS
+from backendai.base.core.errors import Conflict, UserError
+from backendai.domain.accounts.models import Dotfile, User
+from backendai.domain.compute.models.launch_records import SessionFile
+from backendai.domain.compute.models.sessions import ComputeSession, LaunchRecord
+from backendai.domain.compute.services.agents.kernel_specs import spec_for
+from backendai.domain.compute.services.agents.node_view import WorkRequest, work_for_each
+from backendai.domain.compute.services.launching.create import create_session
+from backendai.domain.compute.services.launching.purging import purge_user
+from backendai.domain.compute.services.requests.session_files import MOST_FILE_BYTES
+from backendai.domain.compute.spec import LaunchFile, SessionSpec
+from backendai.portal.web.launch.fields.file_fields import PARTS
 from tests.api.callers import LAUNCH, SESSIONS, Caller
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image, make_session, place

@@ -8,11 +8,11 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from backendai.accounts.models import User
-from backendai.compute.models import ComputeSession, HomeKeep
-from backendai.compute.services.ending import terminate_session
-from backendai.storage.models import Folder, StorageHost
-from backendai.storage.status import FolderStatus
+from backendai.domain.accounts.models import User
+from backendai.domain.compute.models.sessions import ComputeSession, HomeKeep
+from backendai.domain.compute.services.life.ending import terminate_session
+from backendai.domain.storage.models import Folder, StorageHost
+from backendai.domain.storage.status import FolderStatus
 from tests.cast import Cast
 from tests.factories import make_running_session, make_session
 from tests.storage.fake_file_server import FakeFileServer, make_host, serving

@@ -11,14 +11,14 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from backendai.accounts.models import User
-from backendai.activity.models import AuditEntry
-from backendai.cluster.idle import Places, write_checker
-from backendai.cluster.models import Agent, IdleChecker
-from backendai.compute.models import ComputeSession, IdleWarning
-from backendai.compute.services.traffic import note_traffic
-from backendai.controller import idle
-from backendai.usage.models import UsageSample
+from backendai.domain.accounts.models import User
+from backendai.domain.activity.models import AuditEntry
+from backendai.domain.cluster.idle.checkers import Places, write_checker
+from backendai.domain.cluster.models.groups import Agent, IdleChecker
+from backendai.domain.compute.models.sessions import ComputeSession, IdleWarning
+from backendai.domain.compute.services.records.traffic import note_traffic
+from backendai.domain.usage.models import UsageSample
+from backendai.portal.loops import idle
 from tests.cast import Cast
 from tests.controller.clocks import passes_went_on_until
 from tests.factories import make_agent, make_running_session, make_session

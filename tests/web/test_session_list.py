@@ -14,16 +14,16 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from backendai.accounts.models import Preference, User
-from backendai.activity.models import BackgroundJob
-from backendai.catalog.services import BUILD_JOB
-from backendai.cluster.site import change_site
-from backendai.compute.models import ComputeSession
-from backendai.compute.services.ending import terminate_session
-from backendai.compute.services.waits import Waiting, note_waits
-from backendai.compute.status import LIVE, TERMINAL, Status
-from backendai.usage.models import UsageSample
-from backendai.web.session_list.columns import COLUMNS
+from backendai.domain.accounts.models import Preference, User
+from backendai.domain.activity.models import BackgroundJob
+from backendai.domain.catalog.services import BUILD_JOB
+from backendai.domain.cluster.site import change_site
+from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.services.life.ending import terminate_session
+from backendai.domain.compute.services.placing.waits import Waiting, note_waits
+from backendai.domain.compute.status import LIVE, TERMINAL, Status
+from backendai.domain.usage.models import UsageSample
+from backendai.portal.web.session_list.columns import COLUMNS
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image, make_running_session, make_session
 from tests.web.conftest import HTMX
@@ -257,8 +257,8 @@ def test_what_ended_last_is_the_first_of_what_has_ended_on_the_page_and_in_the_f
 def test_what_has_ended_is_sorted_among_those_that_ended_last(
     cast: Cast, browse: Browse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("backendai.web.session_list.pages.MOST_SORTED", 2)
-    monkeypatch.setattr("backendai.web.views.sessions.MOST_SORTED", 2)
+    monkeypatch.setattr("backendai.portal.web.session_list.pages.MOST_SORTED", 2)
+    monkeypatch.setattr("backendai.portal.web.session_list.changes.MOST_SORTED", 2)
     for name in ("cccc", "bbbb", "aaaa"):
         make_session(cast.alice, name=name)
     for name in ("aaaa", "cccc", "bbbb"):

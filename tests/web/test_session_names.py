@@ -10,8 +10,8 @@ from django.test import Client
 from django.urls import reverse
 from django.utils.html import escape
 
-from backendai.accounts.models import User
-from backendai.compute.models import ComputeSession, LaunchRecord
+from backendai.domain.accounts.models import User
+from backendai.domain.compute.models.sessions import ComputeSession, LaunchRecord
 from tests.api.callers import LAUNCH, SESSIONS, Caller
 from tests.cast import Cast
 from tests.factories import make_agent, make_image, make_session

@@ -13,16 +13,16 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from backendai.accounts.models import User
-from backendai.cluster.services import mark_lost
-from backendai.compute.models import Kernel
-from backendai.compute.services.ending import terminate_session
-from backendai.compute.services.reports import kernel_reported
-from backendai.compute.services.waits import Waiting, note_waits
-from backendai.compute.status import Status
-from backendai.usage.keeping import keep
-from backendai.wire.messages import KernelState
-from backendai.wire.usage import KernelUsage, UsageReport
+from backendai.base.wire.messages import KernelState
+from backendai.base.wire.usage import KernelUsage, UsageReport
+from backendai.domain.accounts.models import User
+from backendai.domain.cluster.services import mark_lost
+from backendai.domain.compute.models.sessions import Kernel
+from backendai.domain.compute.services.life.ending import terminate_session
+from backendai.domain.compute.services.life.reports import kernel_reported
+from backendai.domain.compute.services.placing.waits import Waiting, note_waits
+from backendai.domain.compute.status import Status
+from backendai.domain.usage.recording import keep
 from tests.cast import Cast
 from tests.factories import make_agent, make_running_session, make_session, place, report_of
 

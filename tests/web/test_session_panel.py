@@ -12,14 +12,14 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from backendai.accounts.models import ResourcePolicy, User
-from backendai.catalog.models import Image
-from backendai.cluster.models import Agent
-from backendai.compute.models import Allocation, ComputeSession, Kernel, KernelLog
-from backendai.compute.services.ending import terminate_session
-from backendai.compute.services.reports import kernel_reported
-from backendai.compute.spec import RoleSpec
-from backendai.wire.messages import KernelState
+from backendai.base.wire.messages import KernelState
+from backendai.domain.accounts.models import ResourcePolicy, User
+from backendai.domain.catalog.models import Image
+from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.compute.models.sessions import Allocation, ComputeSession, Kernel, KernelLog
+from backendai.domain.compute.services.life.ending import terminate_session
+from backendai.domain.compute.services.life.reports import kernel_reported
+from backendai.domain.compute.spec import RoleSpec
 from tests.cast import Cast
 from tests.factories import make_agent, make_image, make_running_session, make_session, place, report_of
 from tests.web.conftest import HTMX

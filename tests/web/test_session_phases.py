@@ -10,12 +10,12 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from backendai.accounts.models import User
-from backendai.compute.models import ComputeSession, Kernel
-from backendai.compute.services.reports import kernel_reported
-from backendai.compute.services.start_times import usual_start
-from backendai.web.detail.phases import Start, start_of
-from backendai.wire.messages import KernelState
+from backendai.base.wire.messages import KernelState
+from backendai.domain.accounts.models import User
+from backendai.domain.compute.models.sessions import ComputeSession, Kernel
+from backendai.domain.compute.services.life.reports import kernel_reported
+from backendai.domain.compute.services.records.start_times import usual_start
+from backendai.portal.web.session.phases import Start, start_of
 from tests.cast import Cast
 from tests.factories import make_agent, make_running_session, make_session, place, report_of
 

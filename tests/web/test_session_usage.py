@@ -11,11 +11,11 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from backendai.accounts.models import User
-from backendai.compute.models import ComputeSession, Kernel
-from backendai.compute.status import Status
-from backendai.usage.models import UsageSample
-from backendai.web.detail.usage import HEIGHT, Usage
+from backendai.domain.accounts.models import User
+from backendai.domain.compute.models.sessions import ComputeSession, Kernel
+from backendai.domain.compute.status import Status
+from backendai.domain.usage.models import UsageSample
+from backendai.portal.web.session.usage import HEIGHT, Usage
 from tests.cast import Cast
 from tests.factories import make_running_session, make_session
 from tests.web.conftest import HTMX

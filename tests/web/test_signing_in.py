@@ -10,10 +10,10 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from backendai.accounts.ends import set_active
-from backendai.accounts.logins import FREE_TRIES
-from backendai.accounts.models import Login, ResourcePolicy, User
-from backendai.activity.models import AuditEntry
+from backendai.domain.accounts.models import Login, ResourcePolicy, User
+from backendai.domain.accounts.sign_in.logins import FREE_TRIES
+from backendai.domain.accounts.sign_in.revocation import set_active
+from backendai.domain.activity.models import AuditEntry
 from tests.cast import PASSWORD, Cast
 
 pytestmark = pytest.mark.django_db

@@ -11,11 +11,11 @@ from allauth.socialaccount.models import SocialAccount
 from django.test import Client
 from django.utils import timezone
 
-from backendai.accounts.claims import place_of, wrong_mapping
-from backendai.accounts.ends import set_active
-from backendai.accounts.models import Login, Membership, User
-from backendai.accounts.services import create_token, user_of_token
-from backendai.activity.models import AuditEntry
+from backendai.domain.accounts.claims import place_of, wrong_mapping
+from backendai.domain.accounts.models import Login, Membership, User
+from backendai.domain.accounts.services import create_token, user_of_token
+from backendai.domain.accounts.sign_in.revocation import set_active
+from backendai.domain.activity.models import AuditEntry
 from backendai.ops.checks import check_sign_in
 from backendai.ops.doctor.sign_in import single_sign_on, visitors
 from tests.cast import PASSWORD, Cast

@@ -10,14 +10,14 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import override
 
-from backendai.accounts.models import User
-from backendai.compute.services.start_times import STAGES
-from backendai.compute.services.waits import Waiting, note_waits
-from backendai.core.messages import Message
-from backendai.scheduler.filters import FILTERS
+from backendai.base.core.messages import Message
+from backendai.domain.accounts.models import User
+from backendai.domain.compute.services.placing.waits import Waiting, note_waits
+from backendai.domain.compute.services.records.start_times import STAGES
+from backendai.portal.web.frame.step_names import name_of_step
+from backendai.scheduler.capacity.filters import FILTERS
+from backendai.scheduler.explaining.trace import QUEUE_PASSED
 from backendai.scheduler.plan import Pass, Trail
-from backendai.scheduler.trace import QUEUE_PASSED
-from backendai.web.step_names import name_of_step
 from tests.cast import Cast
 from tests.factories import make_session
 

@@ -12,15 +12,15 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from backendai.accounts.models import User
-from backendai.compute.models import ComputeSession, Kernel
-from backendai.compute.services.create import create_session
-from backendai.compute.services.recent import launch_and_remember, recent_launches
-from backendai.compute.spec import MountRequest, RoleSpec, SessionSpec
-from backendai.storage.models import Folder, FolderGrant, StorageHost
-from backendai.templates.models import Template
-from backendai.templates.services.publishing import TemplateWish, create_template, publish_version
-from backendai.web.gallery.changes import EXAMPLES
+from backendai.domain.accounts.models import User
+from backendai.domain.compute.models.sessions import ComputeSession, Kernel
+from backendai.domain.compute.services.launching.create import create_session
+from backendai.domain.compute.services.launching.recent import launch_and_remember, recent_launches
+from backendai.domain.compute.spec import MountRequest, RoleSpec, SessionSpec
+from backendai.domain.storage.models import Folder, FolderGrant, StorageHost
+from backendai.domain.templates.models import Template
+from backendai.domain.templates.services.publishing import TemplateWish, create_template, publish_version
+from backendai.portal.web.gallery.changes import EXAMPLES
 from tests.cast import Cast
 from tests.factories import make_agent, make_image
 

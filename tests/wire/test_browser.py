@@ -20,9 +20,9 @@ from channels.layers import get_channel_layer
 from django.db import transaction
 from redis import Redis
 
-from backendai.ops.valkey import answers, find_server
-from backendai.wire import browser
-from backendai.wire.browser import EVERYTHING, SessionEvent, _Sender, group_of, publish_on_commit
+from backendai.base.wire import browser
+from backendai.base.wire.browser import EVERYTHING, SessionEvent, _Sender, group_of, publish_on_commit
+from backendai.ops.run.valkey import answers, find_server
 from tests.patience import until
 
 ROOT = Path(__file__).parents[2]
@@ -31,7 +31,7 @@ ADA = "0ada"
 LAST_WORDS = """
 import django, sys
 django.setup()
-from backendai.wire import browser
+from backendai.base.wire import browser
 exec(sys.argv[1])
 browser.publish([browser.SessionEvent("farewell", "0ada", "TERMINATED", 1)])
 """

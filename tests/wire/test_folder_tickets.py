@@ -6,8 +6,8 @@ from uuid import uuid4
 
 import pytest
 
-from backendai.wire.folder_tickets import FolderTicketRefused, read_folder_ticket, sign_folder_ticket
-from backendai.wire.tickets import new_private_key, public_key_of, sign_ticket
+from backendai.base.wire.folder_tickets import FolderTicketRefused, read_folder_ticket, sign_folder_ticket
+from backendai.base.wire.tickets import new_private_key, public_key_of, sign_ticket
 
 FOLDER = uuid4()
 KEY = new_private_key()

@@ -13,9 +13,9 @@ import annotated_types
 import pytest
 from pydantic import AfterValidator, ValidationError
 
-from backendai import wire
-from backendai.wire.fields import Message, Order
-from backendai.wire.messages import JoinUp, KernelReport, Note, SyncDown
+from backendai.base import wire
+from backendai.base.wire.fields import Message, Order
+from backendai.base.wire.messages import JoinUp, KernelReport, Note, SyncDown
 
 
 def report(**over: Any) -> KernelReport:
@@ -45,7 +45,7 @@ def messages_of(kind: type[Message]) -> Iterator[type[Message]]:
 
 def test_every_number_that_an_agent_sends_has_its_ends() -> None:
     for module in pkgutil.iter_modules(wire.__path__):
-        importlib.import_module(f"backendai.wire.{module.name}")
+        importlib.import_module(f"backendai.base.wire.{module.name}")
     limits = (annotated_types.Le, annotated_types.Lt, AfterValidator)
     free = [
         f"{kind.__name__}.{name}"

@@ -15,13 +15,13 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from backendai.accounts.models import User
-from backendai.accounts.services.key_pairs import create_key_pair
-from backendai.cluster.models import Agent, SlotType
-from backendai.controller.node_limits import SYNCS_AT_ONCE
-from backendai.ops.valkey import find_server
-from backendai.wire import rates
-from backendai.wire.rates import Rate, take
+from backendai.base.wire import rates
+from backendai.base.wire.rates import Rate, take
+from backendai.domain.accounts.models import User
+from backendai.domain.accounts.services.key_pairs import create_key_pair
+from backendai.domain.cluster.models.groups import Agent, SlotType
+from backendai.ops.run.valkey import find_server
+from backendai.portal.agents.limits import SYNCS_AT_ONCE
 from tests.api.callers import LAUNCH, SESSIONS, Caller
 from tests.api.test_key_pairs import signed
 from tests.cast import Cast

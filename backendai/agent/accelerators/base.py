@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from backendai.wire.messages import Note
+from backendai.base.wire.messages import Note
 
 
 @dataclass(frozen=True, slots=True)

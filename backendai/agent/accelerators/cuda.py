@@ -20,7 +20,7 @@ from backendai.agent.accelerators import sysfs
 from backendai.agent.accelerators.base import Accelerator, Device, Found, Grant, Part, ProcessUse, Use
 from backendai.agent.accelerators.cuda_grant import Mps, grant_to_container, grant_to_process
 from backendai.agent.accelerators.nvml import CriticalErrors, ask, lacks_driver, processes_on, text
-from backendai.wire.messages import Note
+from backendai.base.wire.messages import Note
 
 logger = logging.getLogger(__name__)
 

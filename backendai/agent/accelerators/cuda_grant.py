@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from backendai.agent.accelerators.base import Grant, Part
-from backendai.core.slots import MILLI
-from backendai.wire.messages import Note
+from backendai.base.core.slots import MILLI
+from backendai.base.wire.messages import Note
 
 _SHARES = "cuda.shares"
 _CAPABILITIES = ("compute", "utility", "video")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from backendai.agent.accelerators.base import Grant, Part
-from backendai.core.slots import decimal_text
+from backendai.base.core.slots import decimal_text
 
 _MIB = 2**20
 

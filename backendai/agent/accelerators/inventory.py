@@ -11,15 +11,15 @@ from typing import Any
 from uuid import UUID
 
 from backendai.agent.accelerators.base import Accelerator, Device, Found, Grant, Part, Use
+from backendai.agent.accelerators.counters import DeviceReadings
 from backendai.agent.accelerators.environ import NOTHING, described
 from backendai.agent.accelerators.mock import Mock
 from backendai.agent.accelerators.offer import Offer, offer_of
 from backendai.agent.accelerators.processes import kernels_of
-from backendai.agent.accelerators.tally import DeviceReadings
 from backendai.agent.backends.base import BackendError, StartFailed
-from backendai.core.slots import Slots, parse_amount
-from backendai.wire.messages import KernelSighting, KernelSpec, Note
-from backendai.wire.usage import DeviceUsage
+from backendai.base.core.slots import Slots, parse_amount
+from backendai.base.wire.messages import KernelSighting, KernelSpec, Note
+from backendai.base.wire.usage import DeviceUsage
 
 logger = logging.getLogger(__name__)
 

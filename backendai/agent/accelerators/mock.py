@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from backendai.agent.accelerators.base import Accelerator, Device, Found, Grant, Part, Use
-from backendai.core.slots import MILLI
-from backendai.wire.messages import Note
+from backendai.base.core.slots import MILLI
+from backendai.base.wire.messages import Note
 
 _MODEL = "Mock accelerator"
 

@@ -8,9 +8,9 @@ from typing import TypeVar
 from uuid import UUID
 
 from backendai.agent.accelerators.base import Device, Use
-from backendai.core.slots import MILLI, Slots
-from backendai.wire.live import MOST_DEVICES, MOST_USERS, DeviceSample, DeviceUse
-from backendai.wire.messages import Note
+from backendai.base.core.slots import MILLI, Slots
+from backendai.base.wire.live import MOST_DEVICES, MOST_USERS, DeviceSample, DeviceUse
+from backendai.base.wire.messages import Note
 
 _MOST_NOTES = 16
 Number = TypeVar("Number", int, float)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from backendai.agent.accelerators import sysfs
 from backendai.agent.accelerators.base import Accelerator, Device, Found, Grant, Part, ProcessUse, Use
-from backendai.wire.messages import Note
+from backendai.base.wire.messages import Note
 
 VENDOR = "0x1002"
 _SLOT = "rocm.device"

@@ -12,14 +12,14 @@ from typing import Any
 from uuid import UUID
 
 from backendai.agent.backends.base import NOBODY, Backend, Progress, SavedImage, Terminal
+from backendai.agent.backends.readings import Reading
 from backendai.agent.mounts.rules import MountRules
-from backendai.agent.readings import Reading
-from backendai.wire.capabilities import Capability
-from backendai.wire.commits import CommitSpec
-from backendai.wire.home import HomeLook
-from backendai.wire.messages import ImageSighting, KernelSighting
-from backendai.wire.mounts import HostReport
-from backendai.wire.pulls import RegistryAccess
+from backendai.base.wire.capabilities import Capability
+from backendai.base.wire.commits import CommitSpec
+from backendai.base.wire.home import HomeLook
+from backendai.base.wire.messages import ImageSighting, KernelSighting
+from backendai.base.wire.mounts import HostReport
+from backendai.base.wire.pulls import RegistryAccess
 
 
 class Imaging(Backend):

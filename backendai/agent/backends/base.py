@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
-from backendai.agent.guest_host import GuestHost
-from backendai.agent.service_host import ServiceHost
-from backendai.core.errors import PlatformError
-from backendai.core.messages import Message
-from backendai.core.slots import Slots, format_size
-from backendai.wire.capabilities import Capability
-from backendai.wire.messages import KernelSighting, KernelSpec, Note
-from backendai.wire.pulls import RegistryAccess
+from backendai.agent.backends.guest_host import GuestHost
+from backendai.agent.backends.service_host import ServiceHost
+from backendai.base.core.errors import PlatformError
+from backendai.base.core.messages import Message
+from backendai.base.core.slots import Slots, format_size
+from backendai.base.wire.capabilities import Capability
+from backendai.base.wire.messages import KernelSighting, KernelSpec, Note
+from backendai.base.wire.pulls import RegistryAccess
 
 NOBODY = RegistryAccess()
 SH = "/bin/sh"  # of the kernel, the only program that an image must have

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Mapping  # noqa: UP035
 
-from backendai.agent.guest.checking import ChangeSignal
-from backendai.agent.guest.items import encoded
-from backendai.agent.guest.run import Run
+from backendai.agent.guest.code.checking import ChangeSignal
+from backendai.agent.guest.code.run import Run
+from backendai.agent.guest.home.items import encoded
 
 LISTED_CODE = 16 * 1024  # characters of code in a list of runs
 _BEAT_SECONDS = 15.0

@@ -12,14 +12,15 @@ import json
 import time
 from typing import Any, Awaitable, Callable  # noqa: UP035
 
-from backendai.agent.guest import home_files, streams
-from backendai.agent.guest.checking import LARGEST_CODE, ChangeSignal, Refused, checked, language_of, name_of
-from backendai.agent.guest.contexts import Context, Starter
-from backendai.agent.guest.files import FileRefused
+from backendai.agent.guest.code.checking import LARGEST_CODE, ChangeSignal, Refused, checked, language_of, name_of
+from backendai.agent.guest.code.contexts import Context, Starter
+from backendai.agent.guest.code.journal import MOST_BYTES, MOST_RUNS, Journal
+from backendai.agent.guest.code.run import ENDED, LOST, QUEUED, WAITING_INPUT, Run, new_record
 from backendai.agent.guest.following import Follower, beginning_of
-from backendai.agent.guest.items import encoded
-from backendai.agent.guest.journal import MOST_BYTES, MOST_RUNS, Journal
-from backendai.agent.guest.run import ENDED, LOST, QUEUED, WAITING_INPUT, Run, new_record
+from backendai.agent.guest.home import answers as home_files
+from backendai.agent.guest.home.contents import FileRefused
+from backendai.agent.guest.home.items import encoded
+from backendai.agent.guest.link import streams
 
 LARGEST_QUESTION = 4 * 2**20
 MOST_CONTEXTS, MOST_QUEUED = 8, 100

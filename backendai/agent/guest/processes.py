@@ -12,7 +12,7 @@ import termios
 from pathlib import Path
 from typing import Any, Callable  # noqa: UP035
 
-from backendai.agent.guest.output import Decoder
+from backendai.agent.guest.code.output import Decoder
 
 _PIECE = 64 * 1024
 _LAST_SECONDS = 1.0  # to read the pipes after the program's end, if other programs hold them open

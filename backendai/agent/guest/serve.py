@@ -13,15 +13,15 @@ import sys
 import time
 from pathlib import Path
 
-from backendai.agent.guest import interpreter
-from backendai.agent.guest.carry import carry
+from backendai.agent.guest.code import interpreter
+from backendai.agent.guest.code.journal import Journal, folder_of_kernel
+from backendai.agent.guest.code.languages import known_languages, list_languages
+from backendai.agent.guest.code.runners import run_interpreter, run_ipykernel
 from backendai.agent.guest.guest import LARGEST_QUESTION, Guest
-from backendai.agent.guest.journal import Journal, folder_of_kernel
-from backendai.agent.guest.languages import known_languages, list_languages
+from backendai.agent.guest.home.sftp import serve_files
+from backendai.agent.guest.link.carry import carry
+from backendai.agent.guest.link.sockets import SOCKET, connect
 from backendai.agent.guest.processes import Hear
-from backendai.agent.guest.runners import run_interpreter, run_ipykernel
-from backendai.agent.guest.sftp import serve_files
-from backendai.agent.guest.sockets import SOCKET, connect
 
 VERSION = 1
 IDLE_SECONDS = 600.0

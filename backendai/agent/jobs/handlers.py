@@ -11,10 +11,10 @@ from typing import Any, Protocol
 
 from pydantic import BaseModel
 
-from backendai.agent import job_kinds
 from backendai.agent.backends.abilities import capabilities_with
 from backendai.agent.backends.base import Backend, Fetched
-from backendai.wire.capabilities import Capability
+from backendai.agent.jobs import kinds as job_kinds
+from backendai.base.wire.capabilities import Capability
 
 
 class JobUnwanted(Exception):

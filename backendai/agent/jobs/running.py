@@ -17,11 +17,11 @@ from pydantic import BaseModel, ValidationError
 
 from backendai.agent.backends.base import ENGINE_SILENT, BackendError, Fetched
 from backendai.agent.jobs.handlers import JobHandler, JobUnwanted, Outcome
-from backendai.agent.lanes import Claim, Lanes, Move
-from backendai.agent.portal import Portal, PortalRefused
-from backendai.core.durations import describe_duration
-from backendai.core.errors import PlatformError
-from backendai.wire.node_jobs import JobState, NodeJobOrder, NodeJobReport, NodeJobSpec
+from backendai.agent.kernel_queues import Claim, Lanes, Move
+from backendai.agent.portal.client import Portal, PortalRefused
+from backendai.base.core.durations import describe_duration
+from backendai.base.core.errors import PlatformError
+from backendai.base.wire.node_jobs import JobState, NodeJobOrder, NodeJobReport, NodeJobSpec
 
 logger = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ from typing import Any
 from uuid import UUID
 
 from backendai.agent.mounts import calls
-from backendai.core.beneath import PathRefused, opener, parse
-from backendai.core.storage_layout import DATA, StorageMissing, folder_path, read_marker
+from backendai.base.paths.beneath import PathRefused, opener, parse
+from backendai.base.paths.storage_layout import DATA, StorageMissing, folder_path, read_marker
 
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY
 MISSING, FOLDER_MISSING, REFUSED = "storage-missing", "folder-missing", "mount-refused"

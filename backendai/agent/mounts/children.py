@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from backendai.agent.backends.base import StartFailed
-from backendai.agent.slow_machine import with_cause
-from backendai.core.messages import Message
-from backendai.core.slowness import allowed
+from backendai.agent.backends.shared.slow_machine import with_cause
+from backendai.base.core.messages import Message
+from backendai.base.process.slowness import allowed
 
 DEADLINE = 10.0
 MOST_STUCK = 4

@@ -12,10 +12,10 @@ from typing import Any
 from uuid import UUID
 
 from backendai.agent.backends.base import BackendError
+from backendai.agent.backends.shared.slow_machine import with_cause
 from backendai.agent.mounts.cutting import NOT_ALLOWED, NOT_APART, NOT_MOUNTED, NOT_SEEN
-from backendai.agent.slow_machine import with_cause
-from backendai.core.messages import Message
-from backendai.core.slowness import allowed
+from backendai.base.core.messages import Message
+from backendai.base.process.slowness import allowed
 
 _SECONDS = 10.0
 _PACKAGE = str(Path(__file__).resolve().parents[3])

@@ -13,7 +13,7 @@ from typing import Any
 from backendai.agent.backends.base import StartFailed
 from backendai.agent.mounts.children import Children
 from backendai.agent.mounts.rules import MountRules
-from backendai.wire.mounts import HostReport
+from backendai.base.wire.mounts import HostReport
 
 logger = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ from backendai.agent.backends.base import StartFailed
 from backendai.agent.mounts import calls
 from backendai.agent.mounts.hosts import StorageHosts
 from backendai.agent.mounts.rules import MountRules
-from backendai.wire.messages import KernelSpec
-from backendai.wire.mounts import MountSpec
+from backendai.base.wire.messages import KernelSpec
+from backendai.base.wire.mounts import MountSpec
 
 logger = logging.getLogger(__name__)
 

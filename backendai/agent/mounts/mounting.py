@@ -11,7 +11,7 @@ from backendai.agent.backends.abilities import HomeProviding, Mounting
 from backendai.agent.mounts.cuts import unmount_folder
 from backendai.agent.mounts.kernel_mounts import KernelMounts
 from backendai.agent.mounts.rules import MountRules
-from backendai.wire.mounts import HostReport
+from backendai.base.wire.mounts import HostReport
 
 
 class MountingBackend(Mounting, HomeProviding):

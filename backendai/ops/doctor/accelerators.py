@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from backendai.agent.accelerators.base import Accelerator, Device
 from backendai.agent.accelerators.cuda import Cuda
 from backendai.agent.accelerators.rocm import Rocm
-from backendai.agent.backends.docker_notes import gives_gpus
+from backendai.agent.backends.docker.notes import gives_gpus
 from backendai.ops.doctor.check import Check, ok, problem, warning
 from backendai.ops.doctor.engine import Ask
-from backendai.ops.engine import NoEngine, ask_engine
+from backendai.ops.run.engine import NoEngine, ask_engine
 
 _NAME = "GPUs"
 _TOOLKIT = "Install nvidia-container-toolkit, run nvidia-ctk runtime configure --runtime=docker, restart Docker."

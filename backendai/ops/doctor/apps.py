@@ -12,8 +12,8 @@ from typing import Any
 from django.conf import settings
 from django.db import DatabaseError
 
-from backendai.cluster.models import ResourceGroup
-from backendai.core.listeners import in_url, is_loopback, reached_at
+from backendai.base.process.listeners import in_url, is_loopback, reached_at
+from backendai.domain.cluster.models.groups import ResourceGroup
 from backendai.ops.doctor.check import Check, ok, warning
 
 Resolve = Callable[[str, int], Any]

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from backendai.agent.backends.docker_cluster import obstacle
+from backendai.agent.backends.docker.networks.cluster import obstacle
+from backendai.base.wire.cluster_network import DEFAULT_POOL, most_networks
 from backendai.ops.doctor.check import Check, ok, problem, warning
-from backendai.ops.engine import NoEngine, ask_engine
-from backendai.wire.cluster_network import DEFAULT_POOL, most_networks
+from backendai.ops.run.engine import NoEngine, ask_engine
 
 _OLDEST_API = (1, 41)
 _ENOUGH_NETWORKS = 200

@@ -6,10 +6,10 @@ import os
 from collections.abc import Mapping
 
 from backendai.agent.backends.base import BackendError
-from backendai.agent.backends.kubernetes_access import find_access
-from backendai.agent.backends.kubernetes_api import Api
-from backendai.agent.config import read_settings
-from backendai.core.errors import UserError
+from backendai.agent.backends.kubernetes.api.access import find_access
+from backendai.agent.backends.kubernetes.api.client import Api
+from backendai.agent.settings.config import read_settings
+from backendai.base.core.errors import UserError
 from backendai.ops.doctor.check import Check, ok, problem, warning
 
 _MANIFEST = "apply kubernetes-agent.yaml in the namespace"

@@ -11,12 +11,12 @@ from django.db.migrations.executor import MigrationExecutor
 from redis import Redis
 from redis.exceptions import RedisError
 
-from backendai.catalog.models import Image, ImageOnAgent
-from backendai.cluster.broker_access import wanted_accounts
-from backendai.cluster.epochs import has_other_portal
-from backendai.cluster.models import Agent
+from backendai.base.wire.broker.accounts import BrokerAway, NoAccounts, is_open_to_all, nodes_with_accounts
+from backendai.domain.catalog.models import Image, ImageOnAgent
+from backendai.domain.cluster.broker_access import wanted_accounts
+from backendai.domain.cluster.epochs import has_other_portal
+from backendai.domain.cluster.models.groups import Agent
 from backendai.ops.doctor.check import Check, ok, problem, warning
-from backendai.wire.broker_accounts import BrokerAway, NoAccounts, is_open_to_all, nodes_with_accounts
 
 _STALE = timedelta(seconds=15)
 _START = "./bin/up starts it"

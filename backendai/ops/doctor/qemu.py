@@ -6,12 +6,12 @@ import os
 from collections.abc import Mapping
 
 from backendai.agent.backends.base import BackendError
-from backendai.agent.backends.qemu_addresses import devices_into
-from backendai.agent.backends.qemu_boot import newest_kernel
-from backendai.agent.backends.qemu_tools import Tools
-from backendai.agent.config import read_settings
-from backendai.agent.qemu_settings import OFF
-from backendai.core.errors import UserError
+from backendai.agent.backends.qemu.boot import newest_kernel
+from backendai.agent.backends.qemu.networks.addresses import devices_into
+from backendai.agent.backends.qemu.tools import Tools
+from backendai.agent.settings.config import read_settings
+from backendai.agent.settings.qemu import OFF
+from backendai.base.core.errors import UserError
 from backendai.ops.doctor.check import Check, ok, problem, warning
 
 _INSTALL = "apt install --no-install-recommends"

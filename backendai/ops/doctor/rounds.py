@@ -6,10 +6,10 @@ from django.conf import settings
 from django.db import DatabaseError
 from django.utils import timezone
 
-from backendai.cluster.services import last_pass_at
-from backendai.controller.loops import PASS_LEASE
+from backendai.domain.cluster.services import last_pass_at
 from backendai.ops.doctor import accelerators, apps, engine, kubernetes, machine, portal, qemu, sign_in, ssh, storage
 from backendai.ops.doctor.check import Check, problem
+from backendai.portal.loops.loops import PASS_LEASE
 
 
 def examine() -> list[Check]:

@@ -10,8 +10,8 @@ from typing import Any
 
 from django.conf import settings
 
-from backendai.accounts.claims import wrong_mapping
-from backendai.accounts.models import Login, Project
+from backendai.domain.accounts.claims import wrong_mapping
+from backendai.domain.accounts.models import Login, Project
 from backendai.ops.doctor.check import Check, ok, problem, warning
 
 _NAME = "single sign-on"

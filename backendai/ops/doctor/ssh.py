@@ -8,10 +8,10 @@ import contextlib
 import asyncssh
 from django.conf import settings
 
-from backendai.core.listeners import is_loopback, reached_at
-from backendai.gateways.site_keys import host_key, public_text
+from backendai.base.process.listeners import is_loopback, reached_at
+from backendai.gates.gateways.site_keys import host_key, public_text
 from backendai.ops.doctor.check import Check, ok, problem, warning
-from backendai.ops.gate_check import connect
+from backendai.ops.tools.gate_check import connect
 
 _NAME = "ssh gate"
 _PATIENCE = 3.0  # seconds; a gate on this machine shows its key within 50 ms

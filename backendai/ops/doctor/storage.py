@@ -9,8 +9,8 @@ from pathlib import Path
 
 from django.conf import settings
 
-from backendai.core.errors import UserError
-from backendai.core.storage_layout import StorageMissing, read_marker
+from backendai.base.core.errors import UserError
+from backendai.base.paths.storage_layout import StorageMissing, read_marker
 from backendai.files.config import read_hosts
 from backendai.ops.doctor.check import Check, ok, problem, warning
 

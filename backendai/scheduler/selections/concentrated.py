@@ -3,7 +3,7 @@ sessions."""
 
 from __future__ import annotations
 
-from backendai.core.messages import Message
+from backendai.base.core.messages import Message
 from backendai.scheduler.selection import LeastLeft, Selection
 
 SELECTION = Selection("concentrated", Message("concentrated: the fullest agent that has room"), LeastLeft)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from backendai.core.messages import Message
+from backendai.base.core.messages import Message
 from backendai.scheduler.selection import MostLeft, Selection
 
 SELECTION = Selection("dispersed", Message("dispersed: the emptiest agent"), MostLeft)

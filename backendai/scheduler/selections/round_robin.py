@@ -3,7 +3,7 @@ agents were added or removed."""
 
 from __future__ import annotations
 
-from backendai.core.messages import Message
+from backendai.base.core.messages import Message
 from backendai.scheduler.selection import InTurn, Selection
 
 SELECTION = Selection("round-robin", Message("round-robin: one agent after the other"), InTurn, takes_turns=True)

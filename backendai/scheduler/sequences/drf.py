@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from heapq import heapify, heappop, heappush, heapreplace
 from math import inf
 
-from backendai.core.messages import Message
+from backendai.base.core.messages import Message
 from backendai.scheduler.sequence import Line, Sequence
 from backendai.scheduler.snapshot import SessionView
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from math import inf
 
-from backendai.core.messages import Message
+from backendai.base.core.messages import Message
 from backendai.scheduler.sequence import Line, Sequence
 from backendai.scheduler.snapshot import Holder, SessionView
 

@@ -3,7 +3,7 @@ passed."""
 
 from __future__ import annotations
 
-from backendai.core.messages import Message
+from backendai.base.core.messages import Message
 from backendai.scheduler.sequence import Line, Sequence, may_be_passed
 from backendai.scheduler.snapshot import SessionView
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from backendai.core.messages import Message
+from backendai.base.core.messages import Message
 from backendai.scheduler.sequence import Line, Sequence
 from backendai.scheduler.snapshot import SessionView
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from backendai.core.messages import Message
+from backendai.base.core.messages import Message
 from backendai.scheduler.limits import LIMIT_CODES
 from backendai.scheduler.serving.snapshot import (
     DesiredState,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from math import ceil
 
-from backendai.core.messages import Message
+from backendai.base.core.messages import Message
 from backendai.scheduler.serving.snapshot import DesiredState, EndpointView, Reason, ReplicaState
 
 UP_OVER, SPARE, PANIC_OVER = 1.1, 0.85, 2.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from backendai.agent.accelerators.base import Accelerator, Part
-from backendai.core.slots import Slots
+from backendai.base.core.slots import Slots
 
 
 def keeps_the_contract(one: Accelerator) -> None:

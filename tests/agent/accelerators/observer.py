@@ -13,8 +13,8 @@ from backendai.agent.accelerators.base import Accelerator
 from backendai.agent.accelerators.cuda import Cuda
 from backendai.agent.accelerators.cuda_grant import Mps
 from backendai.agent.accelerators.inventory import Accelerators
-from backendai.core.errors import PlatformError
-from backendai.wire.messages import KernelSighting
+from backendai.base.core.errors import PlatformError
+from backendai.base.wire.messages import KernelSighting
 from tests.agent.accelerators.contract import keeps_the_contract
 from tests.agent.specs import make_spec
 

@@ -15,7 +15,7 @@ from backendai.agent.accelerators.mock import Mock
 from backendai.agent.accelerators.processes import kernels_of
 from backendai.agent.accelerators.rocm import Rocm
 from backendai.agent.backends.base import StartFailed
-from backendai.core.slots import Slots
+from backendai.base.core.slots import Slots
 from tests.agent.accelerators.contract import keeps_the_contract
 from tests.agent.specs import make_spec
 

@@ -8,9 +8,9 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from backendai.accounts.models import Membership, User
-from backendai.storage.models import Folder, StorageHost
-from backendai.storage.services import create_folder
+from backendai.domain.accounts.models import Membership, User
+from backendai.domain.storage.models import Folder, StorageHost
+from backendai.domain.storage.services import create_folder
 from tests.cast import Cast
 from tests.storage.fake_file_server import FakeFileServer, make_host, serving
 

@@ -12,19 +12,19 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from backendai.accounts.models import Membership, User
-from backendai.accounts.services.change_user import change_user
-from backendai.accounts.services.importing import import_people
-from backendai.accounts.services.members import add_member, remove_member, set_member_role
-from backendai.activity.access_notices import KEPT_FOR, delete_old_access_notices
-from backendai.activity.models import AccessNotice
-from backendai.activity.notices import choose
-from backendai.catalog.shares import share_image, take_back_image
-from backendai.compute.services.notice_mails import has_access_mails, send_access_mails
-from backendai.controller.mail_texts import access_mail
-from backendai.storage.models import Folder, FolderGrant
-from backendai.storage.services import set_override, share_folder, transfer_folders, trash_folder
-from backendai.templates.services.publishing import TemplateWish, create_template, delete_template
+from backendai.domain.accounts.models import Membership, User
+from backendai.domain.accounts.services.change_user import change_user
+from backendai.domain.accounts.services.importing import import_people
+from backendai.domain.accounts.services.members import add_member, remove_member, set_member_role
+from backendai.domain.activity.access_notices import KEPT_FOR, delete_old_access_notices
+from backendai.domain.activity.models import AccessNotice
+from backendai.domain.activity.notices import choose
+from backendai.domain.catalog.shares import share_image, take_back_image
+from backendai.domain.compute.services.notices.mails import has_access_mails, send_access_mails
+from backendai.domain.storage.models import Folder, FolderGrant
+from backendai.domain.storage.services import set_override, share_folder, transfer_folders, trash_folder
+from backendai.domain.templates.services.publishing import TemplateWish, create_template, delete_template
+from backendai.portal.loops.mail_texts import access_mail
 from tests.cast import Cast
 from tests.factories import make_image
 

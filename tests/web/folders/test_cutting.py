@@ -12,16 +12,16 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from backendai.activity.models import AuditEntry
-from backendai.cluster.models import Agent
-from backendai.compute.auditing import World, run_checks
-from backendai.compute.models import ComputeSession, SessionNotice
-from backendai.compute.services.reports import kernel_reported
-from backendai.compute.spec import MountRequest
-from backendai.compute.status import Status
-from backendai.storage.models import Folder, FolderGrant
-from backendai.storage.status import Rights
-from backendai.wire.messages import KernelState
+from backendai.base.wire.messages import KernelState
+from backendai.domain.activity.models import AuditEntry
+from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.compute.auditing import World, run_checks
+from backendai.domain.compute.models.sessions import ComputeSession, SessionNotice
+from backendai.domain.compute.services.life.reports import kernel_reported
+from backendai.domain.compute.spec import MountRequest
+from backendai.domain.compute.status import Status
+from backendai.domain.storage.models import Folder, FolderGrant
+from backendai.domain.storage.status import Rights
 from tests.cast import Cast
 from tests.factories import make_agent, make_running_session, report_of
 from tests.mount_tools import ready_folder, storage_host

@@ -14,21 +14,13 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
-from backendai.cluster.models import Agent
-from backendai.compute.mount_models import SessionMount
-from backendai.core.path_texts import bytes_of, encode_raw, text_of
-from backendai.storage.file_origins import file_host, file_origin, read_file_code
-from backendai.storage.models import Folder, FolderGrant, StorageHost
-from backendai.storage.status import FolderStatus, Rights
-from backendai.web.folders.paths import (
-    directory_of,
-    entry_in,
-    inside,
-    moved_to,
-    name_of,
-    path_in,
-    places_of,
-)
+from backendai.base.paths.path_texts import bytes_of, encode_raw, text_of
+from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.compute.models.mounts import SessionMount
+from backendai.domain.storage.file_origins import file_host, file_origin, read_file_code
+from backendai.domain.storage.models import Folder, FolderGrant, StorageHost
+from backendai.domain.storage.status import FolderStatus, Rights
+from backendai.portal.web.folders.paths import directory_of, entry_in, inside, moved_to, name_of, path_in, places_of
 from tests.cast import Cast
 from tests.factories import make_agent, make_session
 from tests.mount_tools import storage_host

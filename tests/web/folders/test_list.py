@@ -13,11 +13,11 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
-from backendai.accounts.models import Membership, ResourcePolicy, User
-from backendai.compute.mount_models import SessionMount
-from backendai.storage.models import Folder, StorageHost
-from backendai.storage.services import create_folder, share_folder, trash_folder
-from backendai.storage.status import FolderStatus, Rights
+from backendai.domain.accounts.models import Membership, ResourcePolicy, User
+from backendai.domain.compute.models.mounts import SessionMount
+from backendai.domain.storage.models import Folder, StorageHost
+from backendai.domain.storage.services import create_folder, share_folder, trash_folder
+from backendai.domain.storage.status import FolderStatus, Rights
 from tests.cast import Cast
 from tests.factories import make_session
 from tests.storage.fake_file_server import FakeFileServer

@@ -11,11 +11,11 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from backendai.accounts.models import Membership, User
-from backendai.compute.mount_models import SessionMount
-from backendai.storage.models import Folder, FolderFill, FolderGrant, StorageHost
-from backendai.storage.services import create_folder
-from backendai.storage.status import FolderStatus, GrantKind, Rights
+from backendai.domain.accounts.models import Membership, User
+from backendai.domain.compute.models.mounts import SessionMount
+from backendai.domain.storage.models import Folder, FolderFill, FolderGrant, StorageHost
+from backendai.domain.storage.services import create_folder
+from backendai.domain.storage.status import FolderStatus, GrantKind, Rights
 from tests.cast import Cast
 from tests.factories import make_session
 from tests.storage.fake_file_server import FakeFileServer

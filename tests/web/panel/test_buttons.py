@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from backendai.web.panel import urls as _all_pages  # noqa: F401 (imports every page)
-from backendai.web.panel.editing import ConfirmPage, FormPage
+from backendai.portal.web.admin import urls as _all_pages  # noqa: F401 (imports every page)
+from backendai.portal.web.admin.editing import ConfirmPage, FormPage
 
 
 def _below(page: type) -> Iterator[type]:

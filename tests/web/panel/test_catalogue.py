@@ -11,17 +11,17 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from backendai.accounts.models import User
-from backendai.activity import jobs
-from backendai.activity.models import AuditEntry
-from backendai.catalog.models import Image, ImagePull, Registry, ResourcePreset
-from backendai.catalog.pulls import pull_heard
-from backendai.catalog.registries import start_scan
-from backendai.catalog.services import record_images
-from backendai.cluster.models import Agent
-from backendai.wire.messages import ImageSighting
-from backendai.wire.node_jobs import JobState, NodeJobReport
-from backendai.wire.pulls import PULL
+from backendai.base.wire.messages import ImageSighting
+from backendai.base.wire.node_jobs import JobState, NodeJobReport
+from backendai.base.wire.pulls import PULL
+from backendai.domain.accounts.models import User
+from backendai.domain.activity import jobs
+from backendai.domain.activity.models import AuditEntry
+from backendai.domain.catalog.models import Image, ImagePull, Registry, ResourcePreset
+from backendai.domain.catalog.pulls import pull_heard
+from backendai.domain.catalog.registries import start_scan
+from backendai.domain.catalog.services import record_images
+from backendai.domain.cluster.models.groups import Agent
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image, make_running_session, make_session
 

@@ -10,9 +10,9 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from backendai.accounts.models import Domain, Project, ResourcePolicy, User
-from backendai.accounts.services import create_domain, create_project
-from backendai.activity.models import AuditEntry
+from backendai.domain.accounts.models import Domain, Project, ResourcePolicy, User
+from backendai.domain.accounts.services import create_domain, create_project
+from backendai.domain.activity.models import AuditEntry
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_session
 

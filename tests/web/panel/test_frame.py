@@ -10,13 +10,13 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
-from backendai.accounts.models import Domain, Project, ResourcePolicy, User
-from backendai.activity.jobs import finish_job, start_job
-from backendai.activity.models import AuditEntry
-from backendai.activity.services import audit
-from backendai.cluster.models import Agent
-from backendai.core.csv_cells import safe_cell
-from backendai.web.panel.listing import PAGE_SIZE
+from backendai.base.core.csv_cells import safe_cell
+from backendai.domain.accounts.models import Domain, Project, ResourcePolicy, User
+from backendai.domain.activity.jobs import finish_job, start_job
+from backendai.domain.activity.models import AuditEntry
+from backendai.domain.activity.services import audit
+from backendai.domain.cluster.models.groups import Agent
+from backendai.portal.web.admin.listing import PAGE_SIZE
 from tests.cast import Cast
 from tests.factories import make_agent, make_session
 from tests.web.conftest import HTMX

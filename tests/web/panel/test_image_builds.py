@@ -10,14 +10,14 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from backendai.accounts.models import User
-from backendai.activity.jobs import report_progress, start_job
-from backendai.activity.models import AuditEntry, BackgroundJob
-from backendai.catalog.builds import ASKED, WATCH_LEASE, begin_build, build_failed
-from backendai.catalog.models import Image, ImageOnAgent
-from backendai.catalog.services import BUILD_JOB
-from backendai.cluster.native_sessions import runs_natively
-from backendai.cluster.services import take_lease
+from backendai.domain.accounts.models import User
+from backendai.domain.activity.jobs import report_progress, start_job
+from backendai.domain.activity.models import AuditEntry, BackgroundJob
+from backendai.domain.catalog.builds import ASKED, WATCH_LEASE, begin_build, build_failed
+from backendai.domain.catalog.models import Image, ImageOnAgent
+from backendai.domain.catalog.services import BUILD_JOB
+from backendai.domain.cluster.native_sessions import runs_natively
+from backendai.domain.cluster.services import take_lease
 from tests.api.callers import Caller
 from tests.cast import Cast
 from tests.factories import make_agent, make_image

@@ -14,14 +14,14 @@ from django.utils import timezone
 from django.utils.html import escape
 from pytest_django import DjangoAssertNumQueries
 
-from backendai.accounts.models import User
-from backendai.activity.models import AuditEntry
-from backendai.catalog.models import Image
-from backendai.catalog.services import record_images
-from backendai.cluster.joining import join_agent
-from backendai.cluster.models import Agent, JoinToken, ResourceGroup
-from backendai.cluster.services import agent_of_token
-from backendai.wire.messages import ImageSighting, JoinUp
+from backendai.base.wire.messages import ImageSighting, JoinUp
+from backendai.domain.accounts.models import User
+from backendai.domain.activity.models import AuditEntry
+from backendai.domain.catalog.models import Image
+from backendai.domain.catalog.services import record_images
+from backendai.domain.cluster.joining import join_agent
+from backendai.domain.cluster.models.groups import Agent, JoinToken, ResourceGroup
+from backendai.domain.cluster.services import agent_of_token
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image, make_running_session
 from tests.web.conftest import HTMX

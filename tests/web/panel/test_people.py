@@ -16,10 +16,17 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
-from backendai.accounts.models import Domain, Invitation, Membership, Project, ResourcePolicy, User
-from backendai.accounts.services import NewUser, accept_as_new, create_token, create_user, digest_of, set_user_active
-from backendai.accounts.services.sign_up import sign_up
-from backendai.activity.models import AuditEntry
+from backendai.domain.accounts.models import Domain, Invitation, Membership, Project, ResourcePolicy, User
+from backendai.domain.accounts.services import (
+    NewUser,
+    accept_as_new,
+    create_token,
+    create_user,
+    digest_of,
+    set_user_active,
+)
+from backendai.domain.accounts.services.sign_up import sign_up
+from backendai.domain.activity.models import AuditEntry
 from tests.accounts.world import World, make_world
 from tests.cast import PASSWORD, Cast
 from tests.factories import make_running_session, make_session

@@ -10,10 +10,10 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from backendai.accounts.models import PolicyDefault, ResourcePolicy, User
-from backendai.activity.models import AuditEntry
-from backendai.activity.services import audit
-from backendai.usage.models import UsageBucket
+from backendai.domain.accounts.models import PolicyDefault, ResourcePolicy, User
+from backendai.domain.activity.models import AuditEntry
+from backendai.domain.activity.services import audit
+from backendai.domain.usage.models import UsageBucket
 from tests.api.callers import Caller
 from tests.cast import Cast
 from tests.factories import make_group

@@ -15,18 +15,18 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from backendai.accounts.models import User
-from backendai.activity.models import AuditEntry, BackgroundJob
-from backendai.catalog.models import Registry
-from backendai.catalog.registries import write_registry
-from backendai.cluster.models import Announcement, SiteSetting, SlotType
-from backendai.cluster.services import record_sync
-from backendai.cluster.site import change_site, site_settings
-from backendai.compute.models import Allocation
-from backendai.core.errors import UserError
-from backendai.core.version import VERSION
-from backendai.web import build
-from backendai.web.configuration import masked
+from backendai.base.core.errors import UserError
+from backendai.base.core.version import VERSION
+from backendai.domain.accounts.models import User
+from backendai.domain.activity.models import AuditEntry, BackgroundJob
+from backendai.domain.catalog.models import Registry
+from backendai.domain.catalog.registries import write_registry
+from backendai.domain.cluster.models.groups import Announcement, SiteSetting, SlotType
+from backendai.domain.cluster.services import record_sync
+from backendai.domain.cluster.site import change_site, site_settings
+from backendai.domain.compute.models.sessions import Allocation
+from backendai.portal.web.dashboard.configuration import masked
+from backendai.portal.web.frame import build
 from tests.cast import Cast
 from tests.certificates import certificate, private_key
 from tests.controller.clocks import sync_of

@@ -12,17 +12,17 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from backendai.agent.broker import BrokerAccess
-from backendai.agent.bundling import BundlingClient
-from backendai.agent.choose import choose_accelerators, choose_backend
-from backendai.agent.config import BACKENDS, NodeSettings, read_settings
-from backendai.agent.credentials import load_credentials, lock_data
-from backendai.agent.gateway_thread import listen, public_url
-from backendai.agent.joining import ensure_joined
-from backendai.agent.runtime import AgentRuntime
-from backendai.agent.worker import run_worker
-from backendai.core.command_help import DJANGOS_OWN
-from backendai.core.errors import BackendAIError
+from backendai.agent.gateway.thread import listen, public_url
+from backendai.agent.loop.choose import choose_accelerators, choose_backend
+from backendai.agent.loop.runtime import AgentRuntime
+from backendai.agent.loop.worker import run_worker
+from backendai.agent.portal.broker import BrokerAccess
+from backendai.agent.portal.bundling import BundlingClient
+from backendai.agent.portal.joining import ensure_joined
+from backendai.agent.settings.config import BACKENDS, NodeSettings, read_settings
+from backendai.agent.settings.credentials import load_credentials, lock_data
+from backendai.base.core.command_help import DJANGOS_OWN
+from backendai.base.core.errors import BackendAIError
 
 logger = logging.getLogger(__name__)
 

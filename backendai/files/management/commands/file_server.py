@@ -8,8 +8,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from backendai.core.command_help import DJANGOS_OWN
-from backendai.core.errors import UserError
+from backendai.base.core.command_help import DJANGOS_OWN
+from backendai.base.core.errors import UserError
 from backendai.files.process import add_arguments, run
 
 

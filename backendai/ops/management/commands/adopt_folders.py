@@ -7,11 +7,11 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import timezone
 
-from backendai.accounts.models import User
-from backendai.core.command_help import DJANGOS_OWN
-from backendai.storage.file_server import FileServerError
-from backendai.storage.models import StorageHost
-from backendai.storage.services.adopting import adopt_folders
+from backendai.base.core.command_help import DJANGOS_OWN
+from backendai.domain.accounts.models import User
+from backendai.domain.storage.file_server import FileServerError
+from backendai.domain.storage.models import StorageHost
+from backendai.domain.storage.services.adopting import adopt_folders
 
 
 class Command(BaseCommand):

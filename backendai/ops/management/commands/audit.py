@@ -11,12 +11,12 @@ from django.core.management.base import BaseCommand, CommandParser
 from django.utils import timezone
 from docker.errors import DockerException
 
-from backendai.agent.backends.docker import DockerBackend
-from backendai.agent.machine import boot_id
-from backendai.cluster.models import Agent
-from backendai.core.command_help import DJANGOS_OWN
+from backendai.agent.backends.docker.backend import DockerBackend
+from backendai.agent.loop.machine import boot_id
+from backendai.base.core.command_help import DJANGOS_OWN
+from backendai.domain.cluster.models.groups import Agent
 from backendai.ops.auditing import CHECKS, ObservedContainer, World, run_checks
-from backendai.ops.engine import engine_address
+from backendai.ops.run.engine import engine_address
 
 
 class Command(BaseCommand):

@@ -4,10 +4,10 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from backendai.cluster.broker_access import settle_broker_access, wanted_accounts
-from backendai.cluster.models import Agent
-from backendai.core.command_help import DJANGOS_OWN
-from backendai.wire.broker_accounts import BrokerAway, NoAccounts, Settled, account_name, nodes_with_accounts
+from backendai.base.core.command_help import DJANGOS_OWN
+from backendai.base.wire.broker.accounts import BrokerAway, NoAccounts, Settled, account_name, nodes_with_accounts
+from backendai.domain.cluster.broker_access import settle_broker_access, wanted_accounts
+from backendai.domain.cluster.models.groups import Agent
 
 
 class Command(BaseCommand):

@@ -9,9 +9,9 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand
 
-from backendai.core.command_help import DJANGOS_OWN
-from backendai.ops.image_builds import Builder, Stopped, build_missing
-from backendai.ops.image_watch import ImageWatch
+from backendai.base.core.command_help import DJANGOS_OWN
+from backendai.ops.run.image_builds import Builder, Stopped, build_missing
+from backendai.ops.run.image_watch import ImageWatch
 
 
 class Command(BaseCommand):

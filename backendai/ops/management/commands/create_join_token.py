@@ -4,11 +4,11 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from backendai.cluster.agents import check_prefix, is_closed_to_others, join_command, portal_address
-from backendai.cluster.joining import create_join_token
-from backendai.cluster.models import ResourceGroup
-from backendai.core.command_help import DJANGOS_OWN
-from backendai.core.errors import UserError
+from backendai.base.core.command_help import DJANGOS_OWN
+from backendai.base.core.errors import UserError
+from backendai.domain.cluster.agents import check_prefix, is_closed_to_others, join_command, portal_address
+from backendai.domain.cluster.joining import create_join_token
+from backendai.domain.cluster.models.groups import ResourceGroup
 
 
 class Command(BaseCommand):

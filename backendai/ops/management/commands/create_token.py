@@ -4,11 +4,11 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from backendai.accounts.models import User
-from backendai.accounts.scopes import WORDS
-from backendai.accounts.services import create_token_for
-from backendai.core.command_help import DJANGOS_OWN
-from backendai.core.errors import UserError
+from backendai.base.core.command_help import DJANGOS_OWN
+from backendai.base.core.errors import UserError
+from backendai.domain.accounts.models import User
+from backendai.domain.accounts.scopes import WORDS
+from backendai.domain.accounts.services import create_token_for
 
 _SCOPES = "; ".join(f"{scope.value}: {words}" for scope, words in WORDS.items())
 

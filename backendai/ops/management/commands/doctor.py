@@ -10,7 +10,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from backendai.core.command_help import DJANGOS_OWN
+from backendai.base.core.command_help import DJANGOS_OWN
 from backendai.ops.doctor.check import Check
 from backendai.ops.doctor.rounds import examine
 

@@ -9,9 +9,9 @@ from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import BaseCommand
 
-from backendai.core.command_help import DJANGOS_OWN
+from backendai.base.core.command_help import DJANGOS_OWN
 from backendai.ops.checks import SETTINGS
-from backendai.ops.data_folder import fingerprint, make_database_private
+from backendai.ops.run.data_folder import fingerprint, make_database_private
 
 _STAMP = ".collected-from"
 

@@ -6,8 +6,8 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand
 
-from backendai.core.command_help import DJANGOS_OWN
-from backendai.ops.seeding import seed
+from backendai.base.core.command_help import DJANGOS_OWN
+from backendai.ops.tools.seeding import seed
 
 
 class Command(BaseCommand):

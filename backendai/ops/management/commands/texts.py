@@ -6,8 +6,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from backendai.core.command_help import DJANGOS_OWN
-from backendai.ops.texts.files import bring_up, languages, texts
+from backendai.base.core.command_help import DJANGOS_OWN
+from backendai.ops.tools.texts.files import bring_up, languages, texts
 
 
 class Command(BaseCommand):

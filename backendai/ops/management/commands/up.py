@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 from django.conf import settings
 from django.core.management.base import BaseCommand
 
-from backendai.core.command_help import DJANGOS_OWN
+from backendai.base.core.command_help import DJANGOS_OWN
 
 
 class Command(BaseCommand):
@@ -20,7 +20,7 @@ class Command(BaseCommand):
     def run_from_argv(self, argv: list[str]) -> NoReturn:
         """Replace this process with the supervisor, which does not load Django."""
         os.environ["PYTHONPATH"] = str(settings.BASE_DIR)
-        os.execv(sys.executable, [sys.executable, "-m", "backendai.ops.up", *argv[2:]])  # noqa: S606
+        os.execv(sys.executable, [sys.executable, "-m", "backendai.ops.run.up", *argv[2:]])  # noqa: S606
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Run the same as the command line, for ``call_command``."""

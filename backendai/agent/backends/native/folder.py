@@ -1,0 +1,154 @@
+"""A native kernel's folder with all data about it, so that any agent can take the kernel over.
+
+``spec.json``: the order. ``launch.json``: how it was started. ``runner.json``: its supervisor. ``stop.json``: the order
+to end it. ``exit.json``: how it ended. ``output.log``: its output. ``home``: its scratch folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import psutil
+from pydantic import ValidationError
+
+from backendai.agent.backends.base import Ended, ended_by_itself, ended_short_of_memory
+from backendai.agent.backends.native.cgroup import members
+from backendai.agent.backends.native.runner import remove_traces, start_time
+from backendai.agent.backends.shared.trees import make_removable, remove_tree
+from backendai.base.core.slots import format_size
+from backendai.base.wire.messages import KernelSighting, KernelSpec
+
+SUPERVISES = "BACKENDAI_SUPERVISES"  # a supervisor's variable with its kernel's id
+_MARK = "BACKENDAI_KERNEL_ID"
+_LOST = "The supervisor of the kernel is gone: it was killed, or the machine was restarted."
+
+
+class KernelFolder:
+    """Reads, writes and evaluates one kernel's files."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.kernel_id = UUID(path.name)
+        self.log = path / "output.log"
+
+    def spec(self) -> KernelSpec | None:
+        """Return the kernel's spec; None if the folder is not a kernel's."""
+        try:
+            return KernelSpec.model_validate_json((self.path / "spec.json").read_bytes())
+        except (OSError, ValidationError):
+            return None
+
+    def read(self, name: str) -> dict[str, Any]:
+        """Return the object in the named file; empty if there is none."""
+        try:
+            value: dict[str, Any] = json.loads((self.path / f"{name}.json").read_bytes())
+        except (OSError, ValueError):
+            return {}
+        return value
+
+    def write(self, name: str, value: dict[str, Any]) -> None:
+        """Write the named file atomically, readable only by the agent, as environments contain secrets."""
+        draft = self.path / f"{name}.draft"
+        draft.touch(mode=0o600)
+        draft.write_text(json.dumps(value))
+        draft.replace(self.path / f"{name}.json")
+
+    def runner(self) -> int | None:
+        """Return the live supervisor's pid; None if it has ended. Detects a reused pid."""
+        known = self.read("runner")
+        alive = bool(known) and start_time(known["pid"]) == known["started"]
+        return known["pid"] if alive else None
+
+    def running(self) -> bool:
+        """Return whether the kernel runs."""
+        return not (self.path / "exit.json").exists() and self.runner() is not None
+
+    def started(self) -> bool:
+        """Return whether the kernel has ever run."""
+        return (self.path / "runner.json").exists()
+
+    def container_id(self) -> str:
+        """Return an id of this run of the kernel; empty if it never started."""
+        known = self.read("runner")
+        return f"process-{known['pid']}-{known['started']}" if known else ""
+
+    def sighting(self) -> KernelSighting | None:
+        """Return the kernel's state for the portal; None if it never started."""
+        spec = self.spec()
+        if spec is None or not self.started():
+            return None
+        running = self.running()
+        return KernelSighting(
+            kernel_id=self.kernel_id,
+            generation=spec.generation,
+            running=running,
+            container_id=self.container_id(),
+            exit_code=None if running else self.read("exit").get("exit_code"),
+        )
+
+    def ended(self) -> Ended | None:
+        """Return how the kernel ended; None while it runs. If the supervisor was lost, kills the kernel's remaining
+        processes."""
+        if self.running():
+            return None
+        if not (self.path / "exit.json").exists():  # checked again, as the supervisor writes it last
+            self.kill()
+            with contextlib.suppress(OSError):  # the folder is deleted or the disk full
+                self.write("exit", {"exit_code": None, "reason": "exited", "message": _LOST})
+        ending = self.read("exit")
+        code, message = ending.get("exit_code"), ending.get("message", "")
+        if code is not None and (limit := ending.get("starved_at")):
+            return ended_short_of_memory(code, limit)
+        if code is not None and not message and not ending.get("limit"):
+            return replace(ended_by_itself(code), reason=ending.get("reason", "exited"))
+        return Ended(code, ending.get("reason", "exited"), message or _describe(ending), has_cause=bool(message))
+
+    def kill(self) -> None:
+        """Kill the supervisor and all remaining processes of the kernel."""
+        launch, victims = self.read("launch"), self.processes()
+        for pid in victims:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        psutil.wait_procs([psutil.Process(pid) for pid in victims if psutil.pid_exists(pid)], timeout=5)
+        if launch:
+            remove_traces(launch)
+
+    def processes(self) -> set[int]:
+        """Return the supervisor and all processes of the kernel, including detached ones."""
+        launch, runner = self.read("launch"), self.runner()
+        found = members([Path(cgroup) for cgroup in launch.get("cgroups", [])]) | self._marked()
+        if runner is not None:
+            with contextlib.suppress(psutil.Error):
+                found |= {child.pid for child in psutil.Process(runner).children(recursive=True)} | {runner}
+        return found
+
+    def remove(self) -> None:
+        """Delete the folder, including parts that the kernel made unreadable."""
+        remove_tree(self.path)
+        if self.path.exists():
+            make_removable(self.path)
+            remove_tree(self.path)
+
+    def _marked(self) -> set[int]:
+        """Return the processes with the kernel's id in their environment. Includes a supervisor whose kernel has not
+        started yet."""
+        wanted, found = str(self.kernel_id), set()
+        for process in psutil.process_iter(["environ"]):
+            environ = process.info["environ"] or {}
+            if wanted in (environ.get(_MARK), environ.get(SUPERVISES)) and process.pid != os.getpid():
+                found.add(process.pid)
+        return found
+
+
+def _describe(ending: dict[str, Any]) -> str:
+    if not ending.get("limit"):
+        return ""
+    used = f" used {format_size(ending['used'])} of memory, more than" if ending["used"] else " used up"
+    return f"The kernel{used} its {format_size(ending['limit'])}."

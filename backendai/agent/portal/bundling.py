@@ -1,0 +1,114 @@
+"""A client of the portal for agents with many kernels: its threads' questions and reports share calls."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Sequence
+from enum import Enum
+from uuid import UUID
+
+from pydantic import ValidationError
+
+from backendai.agent.portal.bundles import Bundles
+from backendai.agent.portal.client import PortalClient, PortalRefused, PortalUnreachable
+from backendai.base.core.errors import PlatformError
+from backendai.base.wire.bundles import LARGEST_BUNDLED_LOG, MOST_IN_BUNDLE, BundledLog, BundleDown, BundleUp
+from backendai.base.wire.messages import KernelReport, KernelSpec, SyncDown, SyncUp
+
+Question = UUID | KernelReport | BundledLog  # a UUID requests that kernel's spec
+
+
+class _Sign(Enum):
+    """Answers that are not the requested object."""
+
+    ALONE = "the bundle was not answered: ask alone"
+    FOREIGN = "the kernel is not on this agent"
+
+
+Answer = KernelSpec | bool | None | _Sign
+
+
+class BundlingClient(PortalClient):
+    """Combines calls that arrive while another is in progress, once the portal announces support for bundles. After a
+    failed bundle each of its questions is sent alone, so that a fault of one kernel does not affect others."""
+
+    def __init__(self, url: str, token: str = "", *, name: str = "") -> None:
+        super().__init__(url, token, name=name)
+        self._takes_bundles = False
+        self._bundles: Bundles[Question, Answer] = Bundles(self._ask_together, most=MOST_IN_BUNDLE)
+
+    def sync(self, up: SyncUp) -> SyncDown:
+        """Send the agent's state to the portal; returns the desired state. Also stores whether the portal accepts
+        bundles."""
+        down = super().sync(up)
+        self._takes_bundles = down.takes_bundles
+        return down
+
+    def fetch_spec(self, kernel_id: UUID) -> KernelSpec | None:
+        """Return the kernel's spec, or None if the portal does not want the kernel on this agent."""
+        answer = self._ask(kernel_id)
+        return answer if isinstance(answer, KernelSpec) else None
+
+    def report(self, report: KernelReport) -> bool:
+        """Report a kernel's state; returns whether the report changed anything in the portal."""
+        return self._ask(report) is True
+
+    def put_log(self, kernel_id: UUID, generation: int, log: bytes, *, truncated: bool) -> None:
+        """Upload the end of a kernel's log; a log larger than ``LARGEST_BUNDLED_LOG`` is sent alone."""
+        if len(log) > LARGEST_BUNDLED_LOG:
+            super().put_log(kernel_id, generation, log, truncated=truncated)
+            return
+        content = base64.b64encode(log)
+        self._ask(BundledLog(kernel_id=kernel_id, generation=generation, content=content, truncated=truncated))
+
+    def _ask(self, question: Question) -> Answer:
+        answer = self._bundles.ask(question) if self._takes_bundles else _Sign.ALONE
+        if answer is _Sign.ALONE:
+            return self._ask_alone(question)
+        if answer is _Sign.FOREIGN:
+            raise PortalRefused("This kernel is not on this agent.", status=404)
+        return answer
+
+    def _ask_alone(self, question: Question) -> Answer:
+        if isinstance(question, UUID):
+            return super().fetch_spec(question)
+        if isinstance(question, KernelReport):
+            return super().report(question)
+        super().put_log(question.kernel_id, question.generation, question.content, truncated=question.truncated)
+        return True
+
+    def _ask_together(self, questions: Sequence[Question]) -> Sequence[Answer]:
+        if len(questions) == 1:
+            return [self._ask_alone(questions[0])]
+        up = BundleUp(
+            specs=[one for one in questions if isinstance(one, UUID)],
+            logs=[one for one in questions if isinstance(one, BundledLog)],
+            reports=[one for one in questions if isinstance(one, KernelReport)],
+        )
+        try:
+            return list(_answers(questions, self._send_bundle(up)))
+        except PlatformError:
+            return [_Sign.ALONE] * len(questions)
+
+    def _send_bundle(self, up: BundleUp) -> BundleDown:
+        body = self._send("POST", "/bundle", up.model_dump_json())
+        try:
+            down = BundleDown.model_validate_json(body)
+        except ValidationError as error:
+            raise PortalUnreachable(f"The portal's answer makes no sense: {error}") from error
+        if (len(down.kept), len(down.applied)) != (len(up.logs), len(up.reports)):
+            raise PortalUnreachable("The portal did not answer everything.")
+        return down
+
+
+def _answers(questions: Sequence[Question], down: BundleDown) -> Iterator[Answer]:
+    specs = {spec.kernel_id: spec for spec in down.specs}
+    kept, applied = iter(down.kept), iter(down.applied)
+    for one in questions:
+        if isinstance(one, UUID):
+            yield specs.get(one)
+        elif isinstance(one, BundledLog):
+            yield True if next(kept) else _Sign.FOREIGN
+        else:
+            answer = next(applied)
+            yield _Sign.FOREIGN if answer is None else answer

@@ -1,0 +1,36 @@
+"""People: who may sign in, where they belong, their limits, and the keys they use from scripts."""
+
+from backendai.domain.accounts.models.credentials import (
+    AccessToken,
+    KeyPair,
+    Login,
+    LoginCount,
+    SeenSignature,
+    new_access_key,
+)
+from backendai.domain.accounts.models.environments import BootstrapScript, Dotfile, SshKey
+from backendai.domain.accounts.models.invitations import Invitation
+from backendai.domain.accounts.models.people import Domain, Membership, Project, User, UserManager
+from backendai.domain.accounts.models.policies import PolicyDefault, ResourcePolicy
+from backendai.domain.accounts.models.preferences import Preference
+
+__all__ = [
+    "AccessToken",
+    "BootstrapScript",
+    "Domain",
+    "Dotfile",
+    "Invitation",
+    "KeyPair",
+    "Login",
+    "LoginCount",
+    "Membership",
+    "PolicyDefault",
+    "Preference",
+    "Project",
+    "ResourcePolicy",
+    "SeenSignature",
+    "SshKey",
+    "User",
+    "UserManager",
+    "new_access_key",
+]

@@ -1,0 +1,32 @@
+"""The language of the pages, chosen by a user."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.db import transaction
+
+from backendai.base.core.errors import UserError
+from backendai.domain.accounts.models import User
+from backendai.domain.activity.services import audit
+
+
+def choose_language(user: User, language: str) -> None:
+    """Save the language of all pages for this user; empty: the browser's language.
+
+    Raises UserError for an unknown one.
+    """
+    if language and language not in dict(settings.LANGUAGES):
+        known = ", ".join(code for code, _ in settings.LANGUAGES)
+        raise UserError(
+            "Unknown language {language}: choose one of {known}.",
+            language=repr(language[:8]),
+            known=known,
+            field="language",
+            code="no-language",
+        )
+    if user.language == language:
+        return
+    with transaction.atomic():
+        User.objects.filter(pk=user.pk).update(language=language)
+        audit(user.pk, "user.choose-language", "user", [user.pk], language=language)
+    user.language = language

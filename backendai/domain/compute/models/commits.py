@@ -1,0 +1,57 @@
+"""Images saved from running sessions."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.db import models
+from django.utils import timezone
+
+from backendai.base.core.messages import Message
+from backendai.domain.activity.models import BackgroundJob
+from backendai.domain.catalog.models import Image, Registry
+from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.cluster.node_jobs import NodeJobRow
+
+
+class ImageCommit(NodeJobRow):
+    """A request to save a session as an image, and its result. Its id is the image's id.
+
+    The row is kept after the end of job, session and agent: it records the origin of the image, and shows which
+    unfinished images agents can remove.
+    """
+
+    class Status(models.TextChoices):
+        WAITING = "WAITING", Message("waiting")
+        COMMITTING = "COMMITTING", Message("being made")
+        PUSHING = "PUSHING", Message("on its way to the registry")
+        DONE = "DONE", Message("made")
+        FAILED = "FAILED", Message("failed")
+        CANCELLED = "CANCELLED", Message("cancelled")
+
+    job = models.OneToOneField(BackgroundJob, null=True, on_delete=models.SET_NULL, related_name="commit")
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    session = models.ForeignKey("compute.ComputeSession", null=True, on_delete=models.SET_NULL, related_name="commits")
+    session_name = models.CharField(max_length=64)
+    kernel = models.ForeignKey("compute.Kernel", null=True, on_delete=models.SET_NULL, related_name="+")
+    generation = models.IntegerField()
+    agent = models.ForeignKey(Agent, null=True, on_delete=models.SET_NULL, related_name="commits")
+    base = models.ForeignKey(Image, null=True, on_delete=models.SET_NULL, related_name="+")
+    base_name = models.CharField(max_length=128)
+    title = models.CharField(max_length=32)
+    reference = models.CharField(max_length=255, unique=True)
+    registry = models.ForeignKey(Registry, null=True, on_delete=models.SET_NULL, related_name="+")
+    status = models.CharField(max_length=16, choices=Status, default=Status.WAITING)
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ["-created_at", "-pk"]
+        indexes = [
+            models.Index(
+                fields=["agent"],
+                condition=models.Q(status__in=["WAITING", "COMMITTING", "PUSHING"]),
+                name="commit_not_over",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.reference}: {self.status}"

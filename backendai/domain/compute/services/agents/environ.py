@@ -1,0 +1,62 @@
+"""The environment variables that every kernel gets."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from math import ceil
+
+from backendai.base.core.service_ports import LABEL as SERVICES_LABEL
+from backendai.base.core.slots import MILLI
+from backendai.base.wire.cluster_access import Peer
+from backendai.domain.cluster.site import SiteSettings
+from backendai.domain.compute.models.sessions import Kernel
+from backendai.domain.compute.services.agents.outside_environ import outside_environ
+from backendai.domain.compute.services.placing.cluster_access import launcher_environ
+
+_CORE_COUNTS = "ai.backend.envs.corecount"
+# Without these, numerical libraries start one thread for each core of the whole machine.
+THREAD_COUNTS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+def environ_of(kernel: Kernel, peers: Sequence[Peer], site: SiteSettings) -> dict[str, str]:
+    """Return a kernel's variables. The user's values override others, except for reserved names of the platform."""
+    session, owner, image = kernel.session, kernel.session.owner, kernel.started_image
+    hostnames = [peer.hostname for peer in peers]
+    cores = str(max(1, ceil(kernel.amounts["cpu"] / MILLI)))
+    named = [name.strip() for name in image.labels.get(_CORE_COUNTS, "").split(",")]
+    counts = {name: cores for name in (*THREAD_COUNTS, *named) if name}
+    platform = {
+        "BACKENDAI_SESSION_ID": str(session.pk),
+        "BACKENDAI_SESSION_NAME": session.name,
+        "BACKENDAI_KERNEL_ID": str(kernel.pk),
+        "BACKENDAI_KERNEL_IMAGE": image.reference,
+        "BACKENDAI_USER_UUID": str(owner.pk),
+        "BACKENDAI_USER_EMAIL": owner.email,
+        "BACKENDAI_USER_NAME": owner.display_name,
+        "BACKENDAI_ACCESS_KEY": session.access_key,
+        "BACKENDAI_CLUSTER_SIZE": str(session.cluster_size),
+        "BACKENDAI_CLUSTER_REPLICAS": _replicas(hostnames),
+        "BACKENDAI_CLUSTER_HOSTS": ",".join(hostnames),
+        "BACKENDAI_CLUSTER_HOST": kernel.hostname,
+        "BACKENDAI_CLUSTER_ROLE": kernel.role,
+        "BACKENDAI_CLUSTER_IDX": str(kernel.index),
+        "BACKENDAI_CLUSTER_LOCAL_RANK": str(kernel.rank),
+        "BACKENDAI_SERVICE_PORTS": image.effective_labels.get(SERVICES_LABEL, ""),
+    }
+    if session.preopen_ports:
+        platform["BACKENDAI_PREOPEN_PORTS"] = ",".join(map(str, session.preopen_ports))
+    if session.kind.is_served:
+        platform["BACKENDAI_SERVING_PORT"] = session.environ.get("PORT", "")
+    if kernel.command:
+        platform["_BACKEND_BATCH_MODE"] = "1"
+    chosen = kernel.variables
+    usual = counts | launcher_environ(kernel, peers) | outside_environ(site, hostnames, chosen)
+    return usual | chosen | platform
+
+
+def _replicas(hostnames: list[str]) -> str:
+    """Return ``role:number of kernels`` of each role, joined by commas. A host name is a role with a number
+    appended."""
+    roles = Counter(hostname.rstrip("0123456789") for hostname in hostnames)
+    return ",".join(f"{role}:{count}" for role, count in roles.items())

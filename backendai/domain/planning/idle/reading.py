@@ -1,0 +1,171 @@
+"""Reads the input of the idle policy: running sessions, rules, traffic, measured use and earlier warnings."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import NamedTuple
+from uuid import UUID
+
+from django.conf import settings
+from django.db.models import Q, QuerySet
+
+from backendai.base.db.bulk import among
+from backendai.domain.cluster.idle.checkers import read_holding
+from backendai.domain.cluster.models.groups import Agent, Reachability
+from backendai.domain.compute.models.sessions import ComputeSession, IdleWarning, Kernel
+from backendai.domain.compute.status import Status
+from backendai.domain.usage.samples import averages
+from backendai.scheduler.find_idle import NETWORK, Finding, Recorded, Rule, Use, Watched, find_idle
+
+_ANSWERING = (Agent.Status.ALIVE, Agent.Status.DRAINING)
+
+
+class Row(NamedTuple):
+    """The columns of one running session."""
+
+    id: UUID
+    session_type: str
+    group_id: int
+    project_id: UUID
+    started_at: datetime | None
+    last_traffic: datetime | None
+
+
+class WarningRow(NamedTuple):
+    """The stored warning of one session by one idle checker, with its deadline and extension."""
+
+    id: UUID
+    session_id: UUID
+    checker_id: int | None
+    sign: str
+    warned_at: datetime | None
+    due_at: datetime | None
+    extended_until: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """The results of the idle checkers. ``warnings``: earlier warnings. ``without_traffic``: sessions without any
+    recorded traffic, although a rule needs it."""
+
+    now: datetime
+    findings: list[Finding]
+    warnings: list[WarningRow]
+    without_traffic: list[UUID]
+
+
+def check_idle(now: datetime, *, only: Collection[UUID] | None = None) -> Picture:
+    """Return the results of the idle checkers for all running sessions, or for the sessions in ``only``. At most eight
+    queries, and two more for each averaging period, for any number of sessions."""
+    holding = read_holding()
+    warnings = _warnings(only)
+    if not holding.checkers:
+        return Picture(now, [], warnings, [])
+    rows = [row for row in _rows(only) if row.started_at is not None]
+    rules = {row.id: holding.rules_for(row.session_type, row.group_id, row.project_id) for row in rows}
+    rows = [row for row in rows if rules[row.id]]
+    uses = _uses(rows, rules, now, everything=only is not None)
+    watched = list(_watched(rows, rules, warnings, uses, now))
+    without_traffic = [
+        one.id for one in watched if one.last_traffic is None and any(rule.kind == NETWORK for rule in one.rules)
+    ]
+    return Picture(now, list(find_idle(watched, now)), warnings, without_traffic)
+
+
+def _running(only: Collection[UUID] | None) -> QuerySet[ComputeSession]:
+    rows = ComputeSession.objects.running()
+    return rows if only is None else rows.filter(pk__in=among(only))
+
+
+def _rows(only: Collection[UUID] | None) -> list[Row]:
+    columns = ("pk", "session_type", "resource_group_id", "project_id", "started_at", "traffic__last_at")
+    return [Row._make(row) for row in _running(only).order_by("started_at", "pk").values_list(*columns)]
+
+
+def _warnings(only: Collection[UUID] | None) -> list[WarningRow]:
+    rows = IdleWarning.objects.filter(session__status=Status.RUNNING, collected_at=None)
+    if only is not None:
+        rows = rows.filter(session__in=among(only))
+    return [WarningRow._make(row) for row in rows.order_by("pk").values_list(*WarningRow._fields)]
+
+
+def _watched(
+    rows: Collection[Row],
+    rules: Mapping[UUID, tuple[Rule, ...]],
+    warnings: Iterable[WarningRow],
+    uses: Mapping[UUID, Mapping[int, Use]],
+    now: datetime,
+) -> Iterable[Watched]:
+    recorded: dict[UUID, dict[int, Recorded]] = defaultdict(dict)
+    for one in warnings:
+        if one.checker_id is not None:
+            recorded[one.session_id][one.checker_id] = Recorded(one.sign, one.warned_at, one.due_at, one.extended_until)
+    away, back = _unreachable(rows)
+    reachable_since = _reachable_since(now)
+    for row in rows:
+        if row.started_at is None:
+            continue
+        yield Watched(
+            id=row.id,
+            started_at=row.started_at,
+            known_since=max(row.started_at, reachable_since, back.get(row.id, reachable_since)),
+            is_reachable=row.id not in away,
+            last_traffic=row.last_traffic,
+            rules=rules[row.id],
+            uses=uses.get(row.id, {}),
+            recorded=recorded.get(row.id, {}),
+        )
+
+
+def _reachable_since(now: datetime) -> datetime:
+    """Return the time since which the portal has been reachable without a break; ``now`` if unknown. Before that time
+    nobody could use a session."""
+    row = Reachability.objects.values_list("since", "noted_at").first()
+    return row[0] if row and now - row[1] <= 3 * settings.REPAIR_INTERVAL else now
+
+
+def _unreachable(rows: Collection[Row]) -> tuple[set[UUID], dict[UUID, datetime]]:
+    """Return the ids of sessions with a kernel on an unreachable agent; nobody can use them. Also return by session id
+    the latest time at which an agent of the session became reachable again."""
+    away: set[UUID] = set()
+    back: dict[UUID, datetime] = {}
+    agents = Agent.objects.filter(~Q(status__in=_ANSWERING) | Q(returned_at__isnull=False))
+    if not (ids := list(agents.order_by().values_list("pk", flat=True))):  # the usual case
+        return away, back
+    placed = Kernel.objects.placed()  # ended kernels do not matter
+    found = placed.filter(session__in=among([row.id for row in rows]), agent__in=ids).order_by()
+    for session_id, status, returned_at in found.values_list("session_id", "agent__status", "agent__returned_at"):
+        if status not in _ANSWERING:
+            away.add(session_id)
+        if returned_at is not None:
+            back[session_id] = max(returned_at, back.get(session_id, returned_at))
+    return away, back
+
+
+def _uses(
+    rows: Iterable[Row], rules: Mapping[UUID, tuple[Rule, ...]], now: datetime, *, everything: bool
+) -> dict[UUID, dict[int, Use]]:
+    """Return the measured use by session and rule, for rules that need it now. ``everything``: also for rules that need
+    it later."""
+    windows: dict[timedelta, list[tuple[UUID, int]]] = defaultdict(list)
+    for row in rows:
+        for rule in rules[row.id]:
+            if rule.thresholds and (everything or _matters(row, rule, now)):
+                windows[rule.limit].append((row.id, rule.id))
+    found: dict[UUID, dict[int, Use]] = defaultdict(dict)
+    for window, pairs in windows.items():
+        measured = averages({pk for pk, _ in pairs}, now - window, now)
+        for pk, rule_id in pairs:
+            if use := measured.get(pk):
+                found[pk][rule_id] = Use(use.slots, timedelta(seconds=use.covered_seconds))
+    return found
+
+
+def _matters(row: Row, rule: Rule, now: datetime) -> bool:
+    """Return whether the measured use could end the session now. Only then is the use summed up, which is expensive."""
+    if rule.kind == NETWORK:
+        return row.last_traffic is not None and now >= row.last_traffic + rule.limit - rule.lead
+    return row.started_at is not None and now >= row.started_at + max(rule.grace, rule.limit)

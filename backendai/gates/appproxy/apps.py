@@ -1,0 +1,6 @@
+from django.apps import AppConfig
+
+
+class AppProxyConfig(AppConfig):
+    name = "backendai.gates.appproxy"
+    label = "appproxy"

@@ -1,0 +1,235 @@
+"""Passes each request to the app, the folder's file server or the endpoint of its host name."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import aiohttp
+from aiohttp import HttpVersion10, web
+from django.conf import settings
+from django.utils import translation
+
+from backendai.base.core.messages import Message
+from backendai.base.texts.languages import language_asked_for
+from backendai.domain.cluster.app_domains import output_host
+from backendai.domain.compute.services.apps.of_session import CODE_SECONDS, ENTER_PATH
+from backendai.domain.storage.file_origins import folders_at
+from backendai.gates.appproxy import output_page, pages
+from backendai.gates.appproxy.endpoints.common import is_common
+from backendai.gates.appproxy.endpoints.handler import EndpointDoor
+from backendai.gates.appproxy.file_door import FileDoor, entered
+from backendai.gates.appproxy.guard import AppGuard
+from backendai.gates.appproxy.headers import comes_from_elsewhere, own_cookies, set_cookie
+from backendai.gates.appproxy.hosts import app_host
+from backendai.gates.appproxy.relay import (
+    InvalidAnswer,
+    Relay,
+    TooManyConcurrentRequests,
+    UnaskedUpgrade,
+    ask_for_body,
+    fault_of,
+    has_upgrade_body,
+    wants_websocket,
+)
+from backendai.gates.gateways.guard import Unknown
+from backendai.gates.gateways.nodes import look
+from backendai.gates.gateways.targets import Denied, Target
+from backendai.gates.gateways.tunnel import NoTunnel
+
+logger = logging.getLogger(__name__)
+
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "QUERY"}) | {
+    "PROPFIND", "PROPPATCH", "MKCOL", "COPY", "MOVE", "LOCK", "UNLOCK", "REPORT", "SEARCH",  # WebDAV
+}  # fmt: skip
+_DENIED = {"session-ended": 410, "code-refused": 403, "code-used": 403}
+_NO_TUNNEL = {"kernel-gone": 410, "ticket-refused": 502, "apps-impossible": 501, "app-not-listening": 502}
+_LARGEST_CODE, _CODE_PATIENCE = 8192, 10.0
+_USUAL_SECONDS, _LINES = 10.0, 5  # of the log of an app that starts: the page loads itself again each second
+_BY_HAND = Message("Start your server in the terminal, then try again.")
+_UNSURE = Message("Your sign-in could not be checked. Try again in a moment.")
+_ENDED = frozenset({"session-ended"})
+
+
+class Door:
+    """Answers every request of the app proxy.
+
+    ``guard`` checks access, ``relay`` forwards to apps, ``files`` to file servers and ``endpoints`` to replicas.
+    """
+
+    def __init__(
+        self, guard: AppGuard, relay: Relay, nodes: aiohttp.ClientSession, files: FileDoor, endpoints: EndpointDoor
+    ) -> None:
+        self._guard, self._relay, self._nodes, self._files = guard, relay, nodes, files
+        self._endpoints = endpoints
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer one request. Messages for people are in the request's language, those of endpoints in English."""
+        host = app_host(request.headers.get("Host", ""))
+        if host is not None and _is_plain(request):
+            if (pool := self._endpoints.at(host)) is not None:
+                return await self._endpoints.handle(request, pool)
+            if is_common(host):
+                return await self._endpoints.handle_common(request)
+            if (answer := await self._endpoints.handle_new(request, host)) is not None:
+                return answer
+        with translation.override(language_asked_for(request.headers.get("Accept-Language", ""))):
+            return await self._handle(request, host)
+
+    async def _handle(self, request: web.BaseRequest, host: str | None) -> web.StreamResponse:
+        if request.version < HttpVersion10:  # its answers have no heads, so nothing else can come behind them
+            return _last(pages.refusal(request, 505, "http-too-old", Message("Use HTTP/1.0 or newer.")))
+        if host is None:
+            return _no_app(request)
+        if not _is_plain(request):
+            raise web.HTTPMethodNotAllowed(request.method, _METHODS)
+        if host == output_host():
+            return output_page.answer(request)
+        if request.path == pages.STYLE_PATH:
+            return pages.style()
+        if request.path == ENTER_PATH:
+            return await self._enter(request, host)
+        if folders_at(host) is not None and (answer := await self._files.handle(request, host)) is not None:
+            return answer
+        if comes_from_elsewhere(request.headers, request.method):
+            return pages.refusal(
+                request, 403, "foreign-origin", Message("Blocked: the request came from another site.")
+            )
+        key = tuple(own_cookies(request.headers.get("Cookie", ""))), host
+        try:
+            target = await self._guard.target(key)
+        except Denied as error:
+            return pages.refusal(
+                request, _DENIED.get(error.code, 401), error.code, error.message, portal=_way_in(host, error.code)
+            )
+        except Unknown:
+            return pages.refusal(request, 503, "try-again", _UNSURE)
+        assert isinstance(target, Target)  # hosts of folders are the other door's
+        with self._guard.watching(key):
+            if request.path == pages.OPEN_PATH:
+                return await self._show(request, target, again=request.method == "POST")
+            return await self._pass_on(request, target)
+
+    async def _enter(self, request: web.BaseRequest, host: str) -> web.Response:
+        # A length is always announced by browsers: without one, much could come before it is looked at.
+        if request.method != "POST" or not 0 <= (request.content_length or -1) <= _LARGEST_CODE:
+            message = Message("Open the app from the portal.")
+            return _last(pages.refusal(request, 405, "post-only", message, portal=_way_in(host)))
+        try:
+            ask_for_body(request)
+            async with asyncio.timeout(_CODE_PATIENCE):
+                form = await request.post()
+        except TimeoutError:
+            return _last(pages.refusal(request, 408, "too-slow", Message("The request did not arrive in time.")))
+        code = form.get("code", "")
+        try:
+            origin = request.headers.get("Origin", "")
+            text = await self._guard.enter(code if isinstance(code, str) else "", host, origin)
+        except Denied as error:
+            return pages.refusal(
+                request, _DENIED.get(error.code, 403), error.code, error.message, portal=_way_in(host, error.code)
+            )
+        except Unknown:
+            message = Message(
+                "Your sign-in could not be checked. Open the app again in {code_seconds} s.", code_seconds=CODE_SECONDS
+            )
+            return pages.refusal(request, 503, "try-again", message)
+        if folders_at(host) is not None and (answer := entered(request, form, text)) is not None:
+            return answer
+        return pages.see_other(pages.OPEN_PATH, {"Set-Cookie": set_cookie(text), "Referrer-Policy": "no-referrer"})
+
+    async def _show(self, request: web.BaseRequest, target: Target, *, again: bool) -> web.Response:
+        """Redirect the browser to the app once it answers; until then, show the state of its start. ``again``: start a
+        failed app again.
+        """
+        try:
+            arguments = await self._guard.arguments(target)
+            state = await look(self._nodes, target, again=again, arguments=arguments)
+        except Unknown:
+            return pages.refusal(request, 503, "try-again", _UNSURE)
+        except NoTunnel as error:
+            return pages.refusal(request, _NO_TUNNEL.get(error.code, 503), error.code, error.message)
+        if state.state == "ready":
+            return pages.see_other(state.path)
+        if again:  # so that the page can be loaded again
+            return pages.see_other(pages.OPEN_PATH)
+        title = _title(state.state, target.service)
+        if state.state == "starting":
+            message, log = state.message or _so_far(state.seconds), "\n".join(state.log.splitlines()[-_LINES:])
+            return pages.page(200, title=title, message=message, again=True, percent=state.percent, log=log)
+        if state.state == "absent":
+            return pages.page(502, title=title, message=f"{state.message} {_BY_HAND}", retry=pages.OPEN_PATH)
+        return pages.page(502, title=title, message=state.message, log=state.log, retry=pages.OPEN_PATH)
+
+    async def _pass_on(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        if has_upgrade_body(request):
+            return _last(
+                pages.refusal(request, 400, "upgrade-with-body", Message("A request for a websocket has no body."))
+            )
+        try:
+            return await self._relay.pass_on(request, target)
+        except NoTunnel as error:
+            is_page = request.method == "GET" and "text/html" in request.headers.get("Accept", "")
+            if error.code == "app-not-listening" and is_page and not wants_websocket(request):
+                return pages.see_other(pages.OPEN_PATH)
+            return pages.refusal(request, _NO_TUNNEL.get(error.code, 502), error.code, error.message)
+        except TooManyConcurrentRequests:
+            message = Message("Too many requests to this app are under way: close some of its pages and try again.")
+            return pages.refusal(request, 429, "too-many-requests", message)
+        except UnaskedUpgrade:
+            message = Message("The app switched to another protocol without being asked.")
+            return _last(pages.refusal(request, 502, "app-switched", message))
+        except aiohttp.ClientError as error:
+            logger.info("%s of %s: %s", target.service, target.kernel_id, error)
+            if (answer := request._payload_writer) is not None and answer.output_size and request.transport is not None:
+                request.transport.abort()  # the answer was under way: the browser shall see that it is not whole
+            if isinstance(error, aiohttp.ClientResponseError | InvalidAnswer):
+                message = Message("The answer of the app cannot be passed on: {fault}.", fault=fault_of(error))
+                return pages.refusal(request, 502, "app-answer-invalid", message)
+            return pages.refusal(
+                request, 502, "app-broke-off", Message("The app closed the connection before it answered.")
+            )
+
+
+def _last(response: web.Response) -> web.Response:
+    """Close the connection after this response, and return the response."""
+    response.force_close()
+    return response
+
+
+def _so_far(seconds: float) -> Message:
+    said = f"{seconds:.0f}"
+    if seconds < _USUAL_SECONDS:
+        return Message("It has been starting for {seconds} s. The first start takes a few seconds.", seconds=said)
+    return Message("It has been starting for {seconds} s, longer than usual.", seconds=said)
+
+
+def _title(state: str, service: str) -> str:
+    if state == "starting":
+        return Message("Starting {service}", service=service)
+    if state == "failed":
+        return Message("{service} did not start", service=service)
+    return (
+        Message("{service} does not run", service=service)
+        if state == "absent"
+        else Message("{service} cannot be opened", service=service)
+    )
+
+
+def _way_in(host: str, code: str = "") -> str:
+    """Return the portal's URL for signing in and opening the app; empty after the session's end."""
+    return "" if code in _ENDED else f"{settings.PORTAL_URL.rstrip('/')}/apps/{host.partition('.')[0]}/"
+
+
+def _is_plain(request: web.BaseRequest) -> bool:
+    """Return whether the method is supported, the path begins with ``/`` and the version is HTTP/1.0 or newer."""
+    is_known = request.method in _METHODS and request.raw_path.startswith("/")
+    return is_known and request.version >= HttpVersion10
+
+
+def _no_app(request: web.BaseRequest) -> web.Response:
+    if request.path == "/healthz":
+        return web.Response(text="ok")
+    return pages.refusal(
+        request, 404, "no-such-app", Message("No app found at this address. Open apps from the portal.")
+    )

@@ -1,0 +1,100 @@
+"""Settings of the whole site: slot types, settings and announcements."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.db.models import QuerySet
+from django.shortcuts import get_object_or_404
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema
+from rest_framework.generics import GenericAPIView, ListAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from backendai.base.core.errors import UserError
+from backendai.base.core.slots import parse_amount
+from backendai.domain.accounts.scopes import Scope
+from backendai.domain.cluster.models.groups import SlotType
+from backendai.domain.cluster.site import announcements, change_site, stored_settings
+from backendai.domain.cluster.slot_types import change_slot_type
+from backendai.portal.api.cluster.site_bodies import AnnouncementBody, SettingsBody, SlotTypeBody, SlotTypeChange
+from backendai.portal.api.frame.authentication import superadmin_of, user_of
+from backendai.portal.api.frame.paging import ByRank
+
+
+class SlotTypeList(ListAPIView[SlotType]):
+    """The slot types."""
+
+    serializer_class = SlotTypeBody
+    pagination_class = ByRank
+
+    def get_queryset(self) -> QuerySet[SlotType]:
+        """Return all slot types."""
+        return SlotType.objects.all()
+
+
+class SlotTypeDetail(GenericAPIView[SlotType]):
+    """One slot type."""
+
+    serializer_class = SlotTypeBody
+    token_scopes = (Scope.ADMIN,)
+    filter_backends: list[Any] = []
+
+    def get(self, request: Request, slot: str) -> Response:
+        """Return the slot type."""
+        return Response(SlotTypeBody(get_object_or_404(SlotType, name=slot)).data)
+
+    @extend_schema(request=SlotTypeChange, responses=SlotTypeBody)
+    def patch(self, request: Request, slot: str) -> Response:
+        """Change how the slot type is displayed and allocated; superadmins only."""
+        actor = superadmin_of(request)
+        found = get_object_or_404(SlotType, name=slot)
+        body = SlotTypeChange(data=request.data)
+        body.is_valid(raise_exception=True)
+        values = dict(body.validated_data)
+        if "step" in values:
+            values["quantum"] = parse_amount("step", values.pop("step"), field="step")
+        try:
+            change_slot_type(actor, found, values)
+        except ValidationError as error:
+            field, texts = next(iter(error.message_dict.items()))
+            name = "step" if field == "quantum" else field
+            raise UserError(" ".join(texts), field=name, code="invalid-slot-type") from None
+        return Response(SlotTypeBody(found).data)
+
+
+class SiteSettingsView(GenericAPIView[Any]):
+    """The settings of the site."""
+
+    serializer_class = SettingsBody
+    token_scopes = (Scope.ADMIN,)
+    filter_backends: list[Any] = []
+
+    def get(self, request: Request) -> Response:
+        """Return all settings; superadmins only."""
+        superadmin_of(request)
+        return Response(stored_settings())
+
+    @extend_schema(request=SettingsBody, responses=SettingsBody)
+    def patch(self, request: Request) -> Response:
+        """Change the given settings; they apply from now on."""
+        actor = superadmin_of(request)
+        body = SettingsBody(data=request.data)
+        body.is_valid(raise_exception=True)
+        change_site(actor, body.validated_data, now=timezone.now())
+        return Response(stored_settings())
+
+
+class AnnouncementList(GenericAPIView[Any]):
+    """The announcements of administrators."""
+
+    serializer_class = AnnouncementBody
+    filter_backends: list[Any] = []
+
+    @extend_schema(responses=AnnouncementBody(many=True))
+    def get(self, request: Request) -> Response:
+        """Return the current announcements, the newest first."""
+        user_of(request)
+        return Response([AnnouncementBody(one).data for one in announcements(timezone.now())])

@@ -1,0 +1,186 @@
+"""Parses request bodies strictly: a limited size, only known fields, and errors that name their field."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import date, datetime, timedelta
+from functools import cache
+from io import BytesIO
+from typing import Any
+
+from django.core.validators import MaxValueValidator, MinValueValidator
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+from rest_framework.exceptions import ErrorDetail, ParseError, ValidationError
+from rest_framework.parsers import JSONParser
+from rest_framework.utils.serializer_helpers import BindingDict
+
+from backendai.base.core.durations import EARLIEST, LATEST, LONGEST, seconds_in
+from backendai.base.core.nearest import nearest_to
+from backendai.portal.api.frame.errors import BodyTooLarge
+
+LARGEST_BODY = 2**20
+_LONGEST_AMOUNT = 40
+_LONGEST_SLOT = 64
+_LARGEST_INTEGER, _LARGEST_FLOAT = 2**31 - 1, 1e15
+
+
+class StrictJSONParser(JSONParser):
+    """Parses JSON of at most ``largest`` bytes."""
+
+    largest = LARGEST_BODY
+
+    def parse(self, stream: Any, media_type: str | None = None, parser_context: Mapping[str, Any] | None = None) -> Any:
+        """Return the parsed body. Raises ParseError, or BodyTooLarge."""
+        content = stream.read(self.largest + 1)
+        if len(content) > self.largest:
+            raise BodyTooLarge(f"A request may have at most {self.largest} bytes.")
+        try:
+            return super().parse(BytesIO(content), media_type, parser_context)
+        except RecursionError as error:
+            raise ParseError("JSON parse error - nested too deeply.") from error
+
+
+class BoundedSerializer(serializers.Serializer[Any]):
+    """What a request says, with a limit for each number.
+
+    All instances share the class's fields, which do not depend on the request. Copying them for each request took
+    longer than parsing it.
+    """
+
+    @property
+    def fields(self) -> BindingDict:
+        """The fields by name."""
+        return _fields_of(type(self))
+
+
+class StrictSerializer(BoundedSerializer):
+    """A request body that rejects unknown fields by name."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        """Return the validated values. Raises ValidationError that names every invalid field."""
+        if isinstance(data, Mapping):
+            known = sorted(self.fields)
+            text = f"Unknown field. Known fields: {', '.join(known)}."
+            unknown = {
+                name: [ErrorDetail(_nearest(str(name), known) or text, "unknown-field")]
+                for name in data
+                if name not in known
+            }
+            if unknown:
+                raise ValidationError(unknown)
+        return super().to_internal_value(data)
+
+
+def _nearest(name: str, known: list[str]) -> str:
+    near = nearest_to(name, known)
+    return f"Unknown field; use {near}." if near else ""
+
+
+@cache
+def _fields_of(kind: type[BoundedSerializer]) -> BindingDict:
+    owner = kind()
+    fields = BindingDict(owner)
+    for name, field in owner.get_fields().items():
+        _limit(field)
+        fields[name] = field
+    return fields
+
+
+def _limit(field: Any) -> None:
+    """Give numbers without a limit of their own a general one: a JSON number can be 1e400, and a text NaN."""
+    if isinstance(field, serializers.FloatField):
+        field.validators.append(_check_finite)
+    limits: dict[Any, float] = {serializers.IntegerField: _LARGEST_INTEGER, serializers.FloatField: _LARGEST_FLOAT}
+    most = limits.get(type(field))
+    if most is not None and field.max_value is None:
+        field.max_value = most
+        field.validators.append(MaxValueValidator(most, "Write at most %(limit_value)s."))
+    if most is not None and field.min_value is None:
+        field.min_value = -most
+        field.validators.append(MinValueValidator(-most, "Write at least %(limit_value)s."))
+    if (child := getattr(field, "child", None)) is not None:
+        _limit(child)
+
+
+def _check_finite(value: float) -> None:
+    if not math.isfinite(value):
+        raise ValidationError("Write a finite number.", "invalid")
+
+
+@extend_schema_field({"oneOf": [{"type": "number"}, {"type": "string"}]})
+class AmountField(serializers.Field[Any, Any, Any, Any]):
+    """An amount: a number or a text such as ``"512m"``. ``core.slots`` validates it."""
+
+    default_error_messages = {"invalid": 'Write a number or a text such as "512m".'}
+
+    def to_internal_value(self, data: Any) -> int | float | str:
+        """Return the number or text unchanged.
+
+        Raises ValidationError for other types, and for texts that are too long.
+        """
+        if isinstance(data, bool) or not isinstance(data, int | float | str) or len(str(data)) > _LONGEST_AMOUNT:
+            self.fail("invalid")
+        return data
+
+    def to_representation(self, value: Any) -> str:
+        """Return the amount as text."""
+        return str(value)
+
+
+class AmountsField(serializers.DictField):
+    """Slot names with their amounts."""
+
+    child = AmountField()
+    _slot_name = serializers.CharField(max_length=_LONGEST_SLOT)
+
+    def run_child_validation(self, data: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the amounts by slot. Raises ValidationError that names the slot."""
+        named = {self._slot_name.run_validation(slot): amount for slot, amount in data.items()}
+        return super().run_child_validation(named)
+
+
+class MomentField(serializers.DateTimeField):
+    """A time that a request names, between 1970 and 3000: it can be moved and shown in any zone."""
+
+    default_error_messages = {"range": "Write a time between 1970 and 3000."}
+
+    def to_internal_value(self, value: Any) -> datetime:
+        """Return the time. Raises ValidationError."""
+        moment: datetime = super().to_internal_value(value)
+        if not EARLIEST <= moment < LATEST:
+            self.fail("range")
+        return moment
+
+
+class DayField(serializers.DateField):
+    """A day that a request names, between 1970 and 3000."""
+
+    default_error_messages = {"range": "Write a day between 1970 and 3000."}
+
+    def to_internal_value(self, value: Any) -> date:
+        """Return the day. Raises ValidationError."""
+        day: date = super().to_internal_value(value)
+        if not EARLIEST.date() <= day < LATEST.date():
+            self.fail("range")
+        return day
+
+
+class LengthField(serializers.DurationField):
+    """A duration: ``"90s"``, ``"15m"``, ``"2h"``, ``"1d"``, seconds, or hh:mm:ss, in which it is answered."""
+
+    default_error_messages = {"invalid": "Write a duration such as 90s, 15m, 2h or 1d, seconds, or hh:mm:ss."}
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"max_value": LONGEST, "min_value": -LONGEST} | options)
+
+    def to_internal_value(self, value: Any) -> timedelta:
+        """Return the duration. Raises ValidationError."""
+        seconds = seconds_in(value)
+        if seconds is None:
+            return super().to_internal_value(value)
+        try:
+            return timedelta(seconds=seconds)
+        except OverflowError:
+            self.fail("invalid")

@@ -1,0 +1,69 @@
+"""The user of the request, and their bearer tokens."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Prefetch, QuerySet
+from django.shortcuts import get_object_or_404
+from drf_spectacular.utils import extend_schema
+from rest_framework import status
+from rest_framework.generics import GenericAPIView, ListAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from backendai.domain.accounts.models import AccessToken, Project, User
+from backendai.domain.accounts.scopes import Scope
+from backendai.domain.accounts.services import create_token, revoke_token
+from backendai.portal.api.frame.authentication import asking_token, user_of
+from backendai.portal.api.frame.paging import NewestFirst
+from backendai.portal.api.other_bodies import MeBody, NewTokenBody, TokenBody, TokenRequest
+
+
+class Me(GenericAPIView[User]):
+    """The user of the request."""
+
+    serializer_class = MeBody
+    filter_backends: list[Any] = []
+
+    def get(self, request: Request) -> Response:
+        """Return the user with the projects in which they can start sessions."""
+        projects = Prefetch("projects", Project.objects.usable_by(user_of(request)).select_related("domain"))
+        me = User.objects.select_related("domain").prefetch_related(projects)
+        return Response(self.get_serializer(get_object_or_404(me, pk=user_of(request).pk)).data)
+
+
+class TokenList(ListAPIView[AccessToken]):
+    """The user's own bearer tokens; creates one."""
+
+    queryset = AccessToken.objects.none()
+    serializer_class = TokenBody
+    pagination_class = NewestFirst
+    token_scopes = (Scope.ACCOUNT,)
+
+    def get_queryset(self) -> QuerySet[AccessToken]:
+        """Return the user's own tokens."""
+        return AccessToken.objects.visible_to(user_of(self.request))
+
+    @extend_schema(request=TokenRequest, responses={201: NewTokenBody})
+    def post(self, request: Request) -> Response:
+        """Create a token; its text is only in this response."""
+        body = TokenRequest(data=request.data)
+        body.is_valid(raise_exception=True)
+        token, text = create_token(user_of(request), maker=asking_token(request), **body.validated_data)
+        answer = TokenBody(token).data | {"token": text}
+        return Response(answer, status=status.HTTP_201_CREATED, headers={"Cache-Control": "no-store"})
+
+
+class TokenDetail(GenericAPIView[AccessToken]):
+    """One bearer token."""
+
+    serializer_class = TokenBody
+    token_scopes = (Scope.ACCOUNT,)
+
+    @extend_schema(responses={204: None})
+    def delete(self, request: Request, token_id: UUID) -> Response:
+        """Revoke the token; requests with it are rejected from now on."""
+        revoke_token(user_of(request), token_id)
+        return Response(status=status.HTTP_204_NO_CONTENT)

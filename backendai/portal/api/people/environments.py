@@ -1,0 +1,182 @@
+"""SSH keys, dotfiles and bootstrap script of the user, and dotfiles of projects and domains."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.db.models import QuerySet
+from drf_spectacular.utils import extend_schema
+from rest_framework import status
+from rest_framework.generics import GenericAPIView, ListAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from backendai.base.core.errors import NotFound
+from backendai.domain.accounts.models import BootstrapScript, Domain, Dotfile, Project, SshKey
+from backendai.domain.accounts.roles import Action, may_domain, may_project
+from backendai.domain.accounts.scopes import Scope
+from backendai.domain.accounts.services.environments import (
+    Owner,
+    add_ssh_key,
+    dotfiles_of,
+    remove_dotfile,
+    remove_ssh_key,
+    save_dotfile,
+    set_bootstrap_script,
+)
+from backendai.portal.api.frame.authentication import user_of
+from backendai.portal.api.frame.paging import NewestFirst
+from backendai.portal.api.people.environment_bodies import (
+    BootstrapBody,
+    BootstrapRequest,
+    DotfileBody,
+    DotfileRequest,
+    SshKeyBody,
+    SshKeyRequest,
+)
+
+
+class SshKeyList(ListAPIView[SshKey]):
+    """The user's own SSH keys."""
+
+    queryset = SshKey.objects.none()
+    serializer_class = SshKeyBody
+    pagination_class = NewestFirst
+    token_scopes = (Scope.ACCOUNT,)
+
+    def get_queryset(self) -> QuerySet[SshKey]:
+        """Return the user's own keys."""
+        return SshKey.objects.visible_to(user_of(self.request))
+
+    @extend_schema(request=SshKeyRequest, responses={201: SshKeyBody})
+    def post(self, request: Request) -> Response:
+        """Register a key; sessions that start from now on accept it."""
+        body = SshKeyRequest(data=request.data)
+        body.is_valid(raise_exception=True)
+        told = body.validated_data
+        key = add_ssh_key(user_of(request), told["public_key"], name=told["name"], proof=told["proof"])
+        return Response(SshKeyBody(key).data, status=status.HTTP_201_CREATED)
+
+
+class SshKeyDetail(GenericAPIView[Any]):
+    """One SSH key."""
+
+    serializer_class = SshKeyBody
+    token_scopes = (Scope.ACCOUNT,)
+
+    @extend_schema(responses={204: None})
+    def delete(self, request: Request, ssh_key_id: UUID) -> Response:
+        """Delete the key; running sessions still have it."""
+        remove_ssh_key(user_of(request), ssh_key_id)
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+class Dotfiles(GenericAPIView[Dotfile]):
+    """The dotfiles of one owner, at most 30, so without pages."""
+
+    queryset = Dotfile.objects.none()
+    serializer_class = DotfileBody
+    filter_backends: list[Any] = []
+    token_scopes = (Scope.ACCOUNT,)
+
+    def owner(self) -> Owner:
+        """Return the owner of the files; 404 if not visible."""
+        return user_of(self.request)
+
+    @extend_schema(responses=DotfileBody(many=True))
+    def get(self, request: Request, **_: Any) -> Response:
+        """Return the files, ordered by path."""
+        return Response(DotfileBody(dotfiles_of(self.owner()), many=True).data)
+
+    @extend_schema(request=DotfileRequest, responses={200: DotfileBody})
+    def put(self, request: Request, **_: Any) -> Response:
+        """Create or replace the file at this path. 409 if another file is in the way."""
+        owner = self.owner()
+        body = DotfileRequest(data=request.data)
+        body.is_valid(raise_exception=True)
+        return Response(DotfileBody(save_dotfile(user_of(request), owner, **body.validated_data)).data)
+
+
+class DotfileDetail(GenericAPIView[Any]):
+    """One dotfile."""
+
+    lookup_url_kwarg = "dotfile_id"
+    serializer_class = DotfileBody
+    token_scopes = (Scope.ACCOUNT,)
+
+    def owner(self) -> Owner:
+        """Return the owner of the file; 404 if not visible."""
+        return user_of(self.request)
+
+    @extend_schema(responses={204: None})
+    def delete(self, request: Request, **ids: Any) -> Response:
+        """Delete the file; running sessions still have it."""
+        remove_dotfile(user_of(request), self.owner(), ids[self.lookup_url_kwarg])
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+class _OfProject:
+    token_scopes = (Scope.ADMIN,)
+
+    def owner(self) -> Owner:
+        """Return the project; 404 unless the user may change its files."""
+        view: Any = self
+        actor = user_of(view.request)
+        project = Project.objects.visible_to(actor).filter(pk=view.kwargs["project_id"]).first()
+        if project is None or not may_project(actor, Action.SET_DOTFILES, project):
+            raise NotFound("Project not found.")
+        return project
+
+
+class _OfDomain:
+    token_scopes = (Scope.ADMIN,)
+
+    def owner(self) -> Owner:
+        """Return the domain; 404 unless the user may change its files."""
+        view: Any = self
+        actor = user_of(view.request)
+        domain = Domain.objects.visible_to(actor).filter(pk=view.kwargs["domain_id"]).first()
+        if domain is None or not may_domain(actor, Action.SET_DOTFILES, domain):
+            raise NotFound("Domain not found.")
+        return domain
+
+
+class ProjectDotfiles(_OfProject, Dotfiles):
+    """Dotfiles of a project, in all of its sessions. A user's own file at the same path takes precedence."""
+
+
+class ProjectDotfileDetail(_OfProject, DotfileDetail):
+    """One dotfile of a project."""
+
+    lookup_url_kwarg = "project_file_id"
+
+
+class DomainDotfiles(_OfDomain, Dotfiles):
+    """Dotfiles of a domain, in all of its sessions. A user's or project's file at the same path takes precedence."""
+
+
+class DomainDotfileDetail(_OfDomain, DotfileDetail):
+    """One dotfile of a domain."""
+
+    lookup_url_kwarg = "domain_file_id"
+
+
+class Bootstrap(GenericAPIView[Any]):
+    """The user's own bootstrap script."""
+
+    serializer_class = BootstrapBody
+    token_scopes = (Scope.ACCOUNT,)
+
+    def get(self, request: Request) -> Response:
+        """Return the script."""
+        script = BootstrapScript.objects.filter(user=user_of(request)).first()
+        return Response(BootstrapBody(script or {"content": "", "updated_at": None}).data)
+
+    @extend_schema(request=BootstrapRequest, responses=BootstrapBody)
+    def put(self, request: Request) -> Response:
+        """Replace the script; an empty one deletes it."""
+        body = BootstrapRequest(data=request.data)
+        body.is_valid(raise_exception=True)
+        set_bootstrap_script(user_of(request), body.validated_data["content"])
+        return self.get(request)

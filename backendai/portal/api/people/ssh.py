@@ -1,0 +1,108 @@
+"""SSH access to sessions: configuration, commands and keys."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.shortcuts import get_object_or_404
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema
+from rest_framework.generics import GenericAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from backendai.base.core.errors import Conflict
+from backendai.base.core.names import FOLDERS
+from backendai.domain.accounts.scopes import Scope
+from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.services.launching.system_sessions import left_out, open_folders
+from backendai.gates.gateways.ssh_access import (
+    SshSite,
+    config_of,
+    folder_lines_for,
+    home_of,
+    key_of,
+    lines_for,
+    other_kernels,
+    site_for,
+)
+from backendai.portal.api.frame.authentication import user_of
+from backendai.portal.api.people.ssh_bodies import (
+    SshConfigBody,
+    SshKeyWish,
+    SshPrivateKeyBody,
+    SshWayBody,
+    SystemSessionBody,
+)
+
+
+class SshConfig(GenericAPIView[Any]):
+    """The user's sessions as blocks of ``~/.ssh/config``."""
+
+    serializer_class = SshConfigBody
+    token_scopes = (Scope.SESSIONS,)
+
+    def get(self, request: Request) -> Response:
+        """Return the blocks, and the line of ``known_hosts``."""
+        site = _site(request)
+        told = {"config": config_of(user_of(request), site), "known_hosts": site.known_hosts}
+        return Response(SshConfigBody(told).data)
+
+
+class SessionSsh(GenericAPIView[Any]):
+    """How to reach one session by SSH."""
+
+    serializer_class = SshWayBody
+    token_scopes = (Scope.SESSIONS,)
+
+    def get(self, request: Request, session_id: UUID) -> Response:
+        """Return address, fingerprint of the host key, and ready commands."""
+        session = get_object_or_404(ComputeSession.objects.visible_to(user_of(request)), pk=session_id)
+        site = _site(request)
+        told = {"host": site.host, "port": site.port, "user": session.name, "fingerprint": site.fingerprint}
+        told |= {"known_hosts": site.known_hosts, "commands": lines_for(site, session.name, home_of(session))}
+        told["other_kernels"] = other_kernels(site, session)
+        return Response(SshWayBody(told).data)
+
+
+class SystemSessions(GenericAPIView[Any]):
+    """The session that opens all folders of the user to file clients."""
+
+    serializer_class = SystemSessionBody
+    token_scopes = (Scope.SESSIONS,)
+
+    @extend_schema(request=None, responses={200: SystemSessionBody})
+    def post(self, request: Request) -> Response:
+        """Return the session, started if needed, and how to reach it. It ends some time after its last connection."""
+        site = _site(request)
+        user = user_of(request)
+        session = open_folders(user, timezone.now())
+        told = {"host": site.host, "port": site.port, "user": FOLDERS, "fingerprint": site.fingerprint}
+        told |= {"known_hosts": site.known_hosts, "commands": folder_lines_for(site), "other_kernels": []}
+        told |= {"id": session.pk, "name": session.name, "status": session.status}
+        told["left_out"] = left_out(user, session)
+        return Response(SystemSessionBody(told).data)
+
+
+class SessionSshKeyView(GenericAPIView[Any]):
+    """The SSH key that opens only this session."""
+
+    serializer_class = SshPrivateKeyBody
+    token_scopes = (Scope.SESSIONS,)
+
+    @extend_schema(request=SshKeyWish, responses={200: SshPrivateKeyBody})
+    def post(self, request: Request, session_id: UUID) -> Response:
+        """Return the private key, or with ``renew`` a new one; for the owner only."""
+        session = get_object_or_404(ComputeSession.objects.visible_to(user_of(request)), pk=session_id)
+        wish = SshKeyWish(data=request.data)
+        wish.is_valid(raise_exception=True)
+        private, fingerprint = key_of(user_of(request), session, renew=wish.validated_data["renew"])
+        return Response(SshPrivateKeyBody({"private_key": private, "fingerprint": fingerprint}).data)
+
+
+def _site(request: Request) -> SshSite:
+    site = site_for(request.get_host())
+    if site is None:
+        raise Conflict("SSH is switched off on this platform.", code="no-ssh")
+    return site

@@ -1,0 +1,174 @@
+"""The apps of a session, and access to them for scripts."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.http import Http404
+from django.shortcuts import get_object_or_404
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers, status
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from backendai.base.core.app_arguments import LONGEST_VALUE
+from backendai.domain.accounts.scopes import Scope
+from backendai.domain.compute.models.apps import LONGEST_APP_TITLE, PublicFor
+from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.services.apps.of_session import App, apps_of, main_kernel, make_entry, settings_of
+from backendai.domain.compute.services.apps.public import close_to_others, open_to_everybody, public_services
+from backendai.domain.compute.services.apps.settings import change_app
+from backendai.portal.api.frame.authentication import credential_of, user_of
+from backendai.portal.api.frame.parsing import StrictSerializer
+
+
+class AppBody(serializers.Serializer[Any]):
+    """One app of the session's image."""
+
+    name = serializers.CharField()
+    title = serializers.CharField()
+    protocol = serializers.CharField(help_text="http and preopen can be opened in a browser.")
+    port = serializers.IntegerField(help_text="The port in the container.")
+    url = serializers.URLField(help_text="The app's own origin.")
+    code = serializers.CharField(help_text="Why the app cannot be opened now; empty: it can.")
+    reason = serializers.CharField(help_text="The same as a sentence.")
+    category = serializers.CharField(help_text="Its group among the apps.")
+    arguments = serializers.DictField(
+        child=serializers.CharField(), help_text="Arguments that the image allows, with their current values."
+    )
+    gives_shell = serializers.BooleanField(help_text="Its users can run commands (JupyterLab, a terminal, VS Code).")
+    is_public = serializers.SerializerMethodField(help_text="Anyone with the address can use it.")
+    public_until = serializers.SerializerMethodField(
+        help_text="When a public app becomes private; null for a private app, and for one that stays public "
+        "until the session ends."
+    )
+
+    def get_is_public(self, app: App) -> bool:
+        """Return whether anyone with the address can use the app."""
+        return app.name in self.context["public"]
+
+    def get_public_until(self, app: App) -> datetime | None:
+        """Return when the app becomes private."""
+        end: datetime | None = self.context["public"].get(app.name)
+        return end
+
+
+class AppListBody(serializers.Serializer[Any]):
+    """All apps of a session, in the image's order."""
+
+    results = AppBody(many=True)
+
+
+class AppEntryBody(serializers.Serializer[Any]):
+    """Access to an app: POST ``code`` as a form field to ``url`` and keep the cookie."""
+
+    url = serializers.URLField()
+    code = serializers.CharField(help_text="Valid once.")
+    expires_in = serializers.IntegerField(help_text="Seconds.")
+
+
+class AppSettingsBody(StrictSerializer):
+    """An app's title and arguments."""
+
+    title = serializers.CharField(
+        default="", allow_blank=True, max_length=LONGEST_APP_TITLE, help_text="Empty: the default title."
+    )
+    arguments = serializers.DictField(
+        default=dict,
+        child=serializers.CharField(allow_blank=True, max_length=LONGEST_VALUE, trim_whitespace=False),
+        help_text="Values by argument.",
+    )
+
+
+class PublicAppBody(StrictSerializer):
+    """The time for which an app is public."""
+
+    public_for = serializers.ChoiceField(
+        PublicFor.choices, default=PublicFor.DAY, help_text="1h, 1d, or session: until the session ends."
+    )
+
+
+class SessionApps(APIView):
+    """The apps of a session."""
+
+    @extend_schema(responses=AppListBody)
+    def get(self, request: Request, session_id: UUID) -> Response:
+        """Return the apps, each with the reason if it cannot be opened now."""
+        session = _session(request, session_id)
+        found = apps_of(session, main_kernel(session), settings_of(session))
+        return Response(
+            AppListBody({"results": found}, context={"public": public_services(session, timezone.now())}).data
+        )
+
+
+class SessionApp(APIView):
+    """Access to one app."""
+
+    token_scopes = (Scope.SESSIONS,)
+
+    @extend_schema(request=None, responses={201: AppEntryBody})
+    def post(self, request: Request, session_id: UUID, service: str) -> Response:
+        """Return a one-time code for the app.
+
+        Access ends with the token or sign-in of this request. 409 if the app cannot be opened now.
+        """
+        session = _session(request, session_id)
+        credential = credential_of(request)
+        if credential is None:
+            raise Http404
+        entry = make_entry(user_of(request), session, service, credential, timezone.now(), portal=request.get_host())
+        answer = {"url": entry.url, "code": entry.code, "expires_in": entry.seconds}
+        return Response(answer, status=status.HTTP_201_CREATED, headers={"Cache-Control": "no-store"})
+
+
+class SessionAppSettings(APIView):
+    """The settings of one app."""
+
+    token_scopes = (Scope.SESSIONS,)
+
+    @extend_schema(request=AppSettingsBody, responses={200: AppBody})
+    def put(self, request: Request, session_id: UUID, service: str) -> Response:
+        """Set the app's title and arguments; they apply from its next start, and omitted ones are reset to the
+        default.
+        """
+        session, now = _session(request, session_id), timezone.now()
+        body = AppSettingsBody(data=request.data)
+        body.is_valid(raise_exception=True)
+        said = body.validated_data
+        app = change_app(user_of(request), session, service, title=said["title"], arguments=said["arguments"])
+        return Response(AppBody(app, context={"public": public_services(session, now)}).data)
+
+
+class SessionAppForEverybody(APIView):
+    """Public access to an app."""
+
+    token_scopes = (Scope.SESSIONS,)
+
+    @extend_schema(request=PublicAppBody, responses={200: AppBody})
+    def put(self, request: Request, session_id: UUID, service: str) -> Response:
+        """Make the app public for an hour, a day (the default) or until the session ends.
+
+        A repeated request changes the end. 409 if the site does not allow it, or the app cannot be opened now.
+        """
+        session, now = _session(request, session_id), timezone.now()
+        body = PublicAppBody(data=request.data)
+        body.is_valid(raise_exception=True)
+        public_for = PublicFor(body.validated_data["public_for"])
+        app = open_to_everybody(user_of(request), session, service, now=now, public_for=public_for)
+        return Response(AppBody(app, context={"public": public_services(session, now)}).data)
+
+    @extend_schema(request=None, responses={204: None})
+    def delete(self, request: Request, session_id: UUID, service: str) -> Response:
+        """Make the app private again. Open connections of others are closed within seconds."""
+        close_to_others(user_of(request), _session(request, session_id), service)
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+def _session(request: Request, session_id: UUID) -> ComputeSession:
+    visible = ComputeSession.objects.visible_to(user_of(request)).select_related("image", "resource_group")
+    session: ComputeSession = get_object_or_404(visible, pk=session_id)
+    return session

@@ -1,0 +1,120 @@
+"""The home folder of a running interactive session: lists, searches, moves, deletes and downloads its files.
+
+The guest agent in the session does the work, with the rights of its user.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from typing import Any
+from uuid import UUID
+
+from django.http import StreamingHttpResponse
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import status
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from backendai.gates.gateways.homes import ask_home, zip_of
+from backendai.portal.api.folders.file_bodies import DirectoryRequest, EntriesBody, EntryBody, MoveRequest
+from backendai.portal.api.pipelines.runs import GuestView
+from backendai.portal.api.sessions.home_file_bodies import (
+    HomeDeletionRequest,
+    HomeEntriesQuery,
+    HomePathQuery,
+    HomeSearchQuery,
+)
+
+_MOST_PATHS = 1000
+_PATHS = OpenApiParameter("path", str, many=True, description="What to pack; again for more. None: all of the home.")
+
+
+class HomeEntries(GuestView):
+    """A directory of the home folder."""
+
+    @extend_schema(parameters=[HomeEntriesQuery], responses=EntriesBody)
+    async def get(self, request: Request, session_id: UUID) -> Response:
+        """Return a page of the directory."""
+        query = self.read(HomeEntriesQuery, request.query_params.dict())
+        return Response(await ask_home(self.target, "list", **query))
+
+
+class HomeEntry(GuestView):
+    """A file or directory of the home folder."""
+
+    @extend_schema(parameters=[HomePathQuery], responses=EntryBody)
+    async def get(self, request: Request, session_id: UUID) -> Response:
+        """Return the file or directory."""
+        query = self.read(HomePathQuery, request.query_params.dict())
+        return Response(await ask_home(self.target, "stat", **query))
+
+
+class HomeSearch(GuestView):
+    """Searching files in the home folder."""
+
+    @extend_schema(parameters=[HomeSearchQuery], responses=dict)
+    async def get(self, request: Request, session_id: UUID) -> Response:
+        """Return the entries whose name contains the text, at most 500.
+
+        ``complete`` is false if there may be more, or after 10 s.
+        """
+        query = self.read(HomeSearchQuery, request.query_params.dict())
+        return Response(await ask_home(self.target, "find", **query))
+
+
+class HomeDirectories(GuestView):
+    """Creating directories."""
+
+    @extend_schema(request=DirectoryRequest, responses={201: EntryBody})
+    async def post(self, request: Request, session_id: UUID) -> Response:
+        """Create a directory; 409 ``exists`` if there is one."""
+        made = await ask_home(self.target, "mkdir", **self.read(DirectoryRequest, request.data))
+        return Response(made, status=status.HTTP_201_CREATED)
+
+
+class HomeMoves(GuestView):
+    """Moving and renaming files."""
+
+    @extend_schema(request=MoveRequest, responses=EntryBody)
+    async def post(self, request: Request, session_id: UUID) -> Response:
+        """Move a file or directory; 409 ``exists``, unless ``overwrite``, and ``mounted`` if it contains a mount."""
+        return Response(await ask_home(self.target, "rename", **self.read(MoveRequest, request.data)))
+
+
+class HomeDeletions(GuestView):
+    """Deleting files."""
+
+    @extend_schema(request=HomeDeletionRequest, responses={200: dict})
+    async def post(self, request: Request, session_id: UUID) -> Response:
+        """Delete files and directories permanently: home folders have no trash.
+
+        409 ``mounted`` if one contains a mount.
+        """
+        return Response(await ask_home(self.target, "remove", **self.read(HomeDeletionRequest, request.data)))
+
+
+class HomeArchive(GuestView):
+    """Files and directories of the home folder as one ZIP archive."""
+
+    @extend_schema(parameters=[_PATHS], responses={(200, "application/zip"): OpenApiTypes.BINARY})
+    async def get(self, request: Request, session_id: UUID) -> StreamingHttpResponse:
+        """Return the archive, without mounted folders, links and special files."""
+        opening = AsyncExitStack()
+        try:
+            paths = request.query_params.getlist("path")[:_MOST_PATHS] or [""]
+            content = await opening.enter_async_context(zip_of(self.target, paths))
+        except BaseException:
+            await opening.aclose()
+            raise
+        answer = StreamingHttpResponse(_sent(opening, content), content_type="application/zip")
+        answer["Content-Disposition"] = 'attachment; filename="home.zip"'
+        answer["Cache-Control"] = "no-store"
+        return answer
+
+
+async def _sent(opening: AsyncExitStack, content: AsyncIterator[Any]) -> AsyncIterator[bytes]:
+    async with opening:
+        async for piece in content:
+            yield piece

@@ -1,0 +1,59 @@
+"""The user's settings of notifications about sessions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.generics import GenericAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from backendai.domain.accounts.scopes import Scope
+from backendai.domain.activity.notices import CHANNELS, CHOSEN, Channels, choices_of, choose
+from backendai.portal.api.frame.authentication import user_of
+from backendai.portal.api.frame.parsing import StrictSerializer
+
+
+class ChannelsBody(StrictSerializer):
+    """The channels of one kind of notification; a request contains the changes."""
+
+    card = serializers.BooleanField(required=False, help_text="A card on the current page.")
+    bell = serializers.BooleanField(required=False, help_text="An entry under the bell.")
+    email = serializers.BooleanField(required=False, help_text="An e-mail, if the site sends any.")
+
+
+class NoticeChoicesBody(StrictSerializer):
+    """The channels of each kind of notification; a request contains the changes."""
+
+    started = ChannelsBody(required=False, help_text="Launches, and starts after a wait of more than a minute.")
+    finished = ChannelsBody(required=False, help_text="Batch sessions and runs that finished successfully.")
+    failed = ChannelsBody(required=False)
+    ended = ChannelsBody(required=False, help_text="Ended by the platform or an administrator.")
+    ending = ChannelsBody(required=False, help_text="Sessions that end soon.")
+    given = ChannelsBody(required=False, help_text="Access that somebody gives: folders, images, templates, projects.")
+
+
+class NoticeChoices(GenericAPIView[Any]):
+    """The notification settings of the user."""
+
+    serializer_class = NoticeChoicesBody
+    token_scopes = (Scope.ACCOUNT,)
+    filter_backends: list[Any] = []
+
+    @extend_schema(responses=NoticeChoicesBody)
+    def get(self, request: Request) -> Response:
+        """Return the channels of each kind of notification."""
+        return Response(_body(choices_of(user_of(request))))
+
+    @extend_schema(request=NoticeChoicesBody, responses=NoticeChoicesBody)
+    def patch(self, request: Request) -> Response:
+        """Change the given channels; 400 ``no-mail-server`` for e-mail if the site sends none."""
+        body = NoticeChoicesBody(data=request.data)
+        body.is_valid(raise_exception=True)
+        return Response(_body(choose(user_of(request), body.validated_data)))
+
+
+def _body(choices: dict[str, Channels]) -> dict[str, dict[str, bool]]:
+    return {str(kind): {name: getattr(choices[kind], name) for name in CHANNELS} for kind in CHOSEN}

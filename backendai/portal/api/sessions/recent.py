@@ -1,0 +1,66 @@
+"""The user's recent launches by the form."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+from drf_spectacular.utils import extend_schema
+from rest_framework import status
+from rest_framework.generics import GenericAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from backendai.domain.accounts.scopes import Scope
+from backendai.domain.compute.models.sessions import LaunchRecord
+from backendai.domain.compute.services.launching.recent import (
+    delete_launch,
+    pin_launch,
+    recent_launch,
+    recent_launches,
+    rename_launch,
+)
+from backendai.portal.api.frame.authentication import user_of
+from backendai.portal.api.sessions.recent_bodies import RecentLaunchBody, RecentLaunchChange
+
+
+class RecentLaunchList(GenericAPIView[LaunchRecord]):
+    """The user's recent launches, without pages, as they are few."""
+
+    queryset = LaunchRecord.objects.none()
+    serializer_class = RecentLaunchBody
+    filter_backends: list[Any] = []
+
+    @extend_schema(responses=RecentLaunchBody(many=True))
+    def get(self, request: Request) -> Response:
+        """Return the pinned launches first, then the newest."""
+        return Response(RecentLaunchBody(recent_launches(user_of(request)), many=True).data)
+
+
+class RecentLaunchDetail(GenericAPIView[Any]):
+    """One recent launch."""
+
+    serializer_class = RecentLaunchBody
+    token_scopes = (Scope.ACCOUNT,)
+
+    @extend_schema(request=RecentLaunchChange, responses=RecentLaunchBody)
+    def patch(self, request: Request, recent_launch_id: UUID) -> Response:
+        """Rename the entry, pin or unpin it."""
+        user = user_of(request)
+        record = recent_launch(user, recent_launch_id)
+        body = RecentLaunchChange(data=request.data)
+        body.is_valid(raise_exception=True)
+        with transaction.atomic():
+            if "name" in body.validated_data:
+                rename_launch(user, record, body.validated_data["name"])
+            if "is_pinned" in body.validated_data:
+                pin_launch(user, record, body.validated_data["is_pinned"])
+        return Response(RecentLaunchBody(record).data)
+
+    @extend_schema(responses={204: None})
+    def delete(self, request: Request, recent_launch_id: UUID) -> Response:
+        """Delete the entry; sessions launched from it continue."""
+        user = user_of(request)
+        delete_launch(user, recent_launch(user, recent_launch_id))
+        return Response(status=status.HTTP_204_NO_CONTENT)

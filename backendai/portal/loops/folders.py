@@ -1,0 +1,78 @@
+"""Runs the pass over folders and storage hosts every 30 s. It has its own thread, as a storage host can hang."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from django.db import connection
+from django.utils import timezone
+
+from backendai.domain.cluster.services import release_lease, take_lease
+from backendai.domain.storage.services.folder_copies import due_fills
+from backendai.domain.storage.services.upkeep import deliver_due, empty_trash, list_unknown, look_at_hosts, measure_due
+from backendai.portal.loops import folder_copies as filling
+from backendai.portal.loops.outages import log_failure
+
+logger = logging.getLogger(__name__)
+
+FOLDERS_LEASE = "folders"
+_LEASE = timedelta(seconds=120)
+_LONGEST_SECONDS = 60.0  # then the next pass continues
+_one_at_a_time = threading.Lock()
+
+
+def begin(now: datetime) -> None:
+    """Start the pass in the background, unless this process is running one."""
+    if _one_at_a_time.acquire(blocking=False):
+        threading.Thread(target=_run, args=(now,), name="folders", daemon=True).start()
+
+
+def run_folders(now: datetime, *, clock: Callable[[], float] = time.monotonic) -> int:
+    """Check all storage hosts and run waiting work; returns how many folders changed. A failed rule is logged and does
+    not stop the others. 0 if another process runs the pass."""
+    owner = f"{socket.gethostname()[:24]}:{os.getpid()}:{threading.get_ident()}"
+    if not take_lease(FOLDERS_LEASE, owner, now=now, duration=_LEASE):
+        return 0
+    until = clock() + _LONGEST_SECONDS
+
+    def has_time() -> bool:
+        return clock() < until
+
+    try:
+        hosts = look_at_hosts(now, has_time)
+        rules: list[Callable[[], int]] = [
+            lambda: empty_trash(now),
+            lambda: deliver_due(hosts, now, has_time),
+            lambda: measure_due(hosts, now, has_time),
+        ]
+        changed = sum(_apply(rule) for rule in rules)
+        _apply(lambda: list_unknown(hosts, now, has_time))
+        if due_fills(now):
+            filling.begin()
+        return changed
+    finally:
+        release_lease(FOLDERS_LEASE, owner, now=timezone.now())
+
+
+def _apply(rule: Callable[[], int]) -> int:
+    try:
+        return rule()
+    except Exception as error:
+        log_failure(logger, error, "a rule of the pass over folders failed")
+        return 0
+
+
+def _run(now: datetime) -> None:
+    try:
+        run_folders(now)
+    except Exception as error:
+        log_failure(logger, error, "the pass over folders failed")
+    finally:
+        connection.close()
+        _one_at_a_time.release()

@@ -1,0 +1,130 @@
+"""Writes notification mails in the recipient's language."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from django.conf import settings
+from django.utils.translation import override
+
+from backendai.base.core.messages import Message
+from backendai.base.texts.messages import in_words
+from backendai.base.texts.translation import gettext as _
+from backendai.domain.accounts.models import User
+from backendai.domain.activity.models import AccessNotice
+from backendai.domain.activity.notices import NoticeKind
+from backendai.domain.compute.models.notices import SessionNotice
+from backendai.domain.compute.reasons import BY_ADMINISTRATOR
+from backendai.domain.compute.services.notices.unknown_notifications import UnknownOn
+from backendai.domain.pipelines.models import Run, State, Status
+from backendai.domain.pipelines.presentation import counts_of
+from backendai.domain.serving.models import EndpointNotice
+
+
+def mail_of(notice: SessionNotice) -> tuple[str, str]:
+    """Return subject and text of a mail about a session, in the owner's language; in English if there is no
+    translation."""
+    with override(notice.owner.language or settings.LANGUAGE_CODE):
+        return _subject(notice), _text(notice)
+
+
+def run_mail(run: Run) -> tuple[str, str]:
+    """Return subject and text of a mail about a run that has ended, in its owner's language. One query."""
+    with override(run.owner.language or settings.LANGUAGE_CODE):
+        portal, is_good = settings.PORTAL_URL.rstrip("/"), run.status == Status.SUCCEEDED
+        subject = _("%(name)s has finished successfully") if is_good else _("%(name)s has failed")
+        text = _("Your run %(name)s has finished successfully.") if is_good else _("Your run %(name)s has failed.")
+        counts = counts_of([run])[run.pk]
+        lines = [f"{in_words(Message(State(state).label))}: {number}" for state, number in counts.items() if number]
+        address = f"{portal}/runs/{run.pk}/" + ("" if is_good else "failures/")
+        why = _("You asked for this mail; change your notifications at %(address)s")
+        parts = [text % {"name": run.name}, "\n".join(lines), address]
+        parts.append(why % {"address": f"{portal}/account/notifications/"})
+        return subject % {"name": run.name}, "\n\n".join(parts) + "\n"
+
+
+def endpoint_mail(notice: EndpointNotice) -> tuple[str, str]:
+    """Return subject and text of a mail about an endpoint, in its owner's language."""
+    kind, portal = EndpointNotice.Kind, settings.PORTAL_URL.rstrip("/")
+    with override(notice.owner.language or settings.LANGUAGE_CODE):
+        subject = {
+            kind.UNAVAILABLE: _("%(name)s: no replica answers"),
+            kind.BACKING_OFF: _("%(name)s: replicas do not start"),
+            kind.ROLLED_BACK: _("%(name)s: the update was rolled back"),
+            kind.UNUSED: _("%(name)s gets no requests"),
+        }[kind(notice.kind)] % {"name": notice.endpoint.name}
+        why = _("You asked for this mail; change your notifications at %(address)s")
+        address = why % {"address": f"{portal}/account/notifications/"}
+        parts = [f"{subject}.", in_words(notice.message), f"{portal}/endpoints/{notice.endpoint_id}/", address]
+        return subject, "\n\n".join(part for part in parts if part) + "\n"
+
+
+def access_mail(notice: AccessNotice) -> tuple[str, str]:
+    """Return subject and text of a mail about given access, in the person's language."""
+    portal = settings.PORTAL_URL.rstrip("/")
+    with override(notice.owner.language or settings.LANGUAGE_CODE):
+        why = _("You asked for this mail; change your notifications at %(address)s")
+        address = why % {"address": f"{portal}/account/notifications/"}
+        text = in_words(notice.message)
+        subject = _("%(name)s: you have access") % {"name": " ".join(notice.name.split())}
+        return subject, "\n\n".join([text, f"{portal}/notifications/", address]) + "\n"
+
+
+def unknown_mail(admin: User, agents: Sequence[UnknownOn]) -> tuple[str, str]:
+    """Return subject and text of a mail about unknown kernels, in this superadmin's language."""
+    with override(admin.language or settings.LANGUAGE_CODE):
+        parts = [
+            _("Agents run kernels that the portal's database does not know, as after a restore from a backup."),
+            "\n".join(f"{one.agent}: {one.number}" for one in agents),
+            _("They keep running, and these agents take no new sessions until you adopt or remove them."),
+            f"{settings.PORTAL_URL.rstrip('/')}/manage/unknown-kernels/",
+        ]
+        return _("Unknown kernels wait for a decision"), "\n\n".join(parts) + "\n"
+
+
+def _subject(notice: SessionNotice) -> str:
+    texts = {
+        NoticeKind.STARTED: _("%(name)s has started"),
+        NoticeKind.FINISHED: _("%(name)s has finished successfully"),
+        NoticeKind.FAILED: _("%(name)s has failed"),
+        NoticeKind.ENDED: _("%(name)s was ended by an administrator")
+        if notice.session.status_reason in BY_ADMINISTRATOR
+        else _("%(name)s was ended by the platform"),
+        NoticeKind.ENDING: _("%(name)s will end soon"),
+        NoticeKind.IDLE: _("%(name)s is idle and will end soon"),
+        NoticeKind.APP_CLOSED: _("%(name)s: public access has ended"),
+    }
+    return texts[NoticeKind(notice.kind)] % {"name": notice.session.name}
+
+
+def _text(notice: SessionNotice) -> str:
+    texts = {
+        NoticeKind.STARTED: _("Your session %(name)s has started."),
+        NoticeKind.FINISHED: _("Your session %(name)s has finished successfully."),
+        NoticeKind.FAILED: _("Your session %(name)s has failed."),
+        NoticeKind.ENDED: _("Your session %(name)s was ended by an administrator.")
+        if notice.session.status_reason in BY_ADMINISTRATOR
+        else _("Your session %(name)s was ended by the platform."),
+        NoticeKind.ENDING: _("Your session %(name)s will end soon."),
+        NoticeKind.IDLE: _("Your session %(name)s is idle and will end soon."),
+        NoticeKind.APP_CLOSED: _("Public access to an app of your session %(name)s has ended."),
+    }
+    portal, session = settings.PORTAL_URL.rstrip("/"), notice.session
+    why = _("You asked for this mail; change your notifications at %(address)s")
+    parts = [
+        texts[NoticeKind(notice.kind)] % {"name": session.name},
+        _why(notice),
+        f"{portal}/sessions/{session.pk}/",
+        why % {"address": f"{portal}/account/notifications/"},
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _why(notice: SessionNotice) -> str:
+    if notice.kind in (NoticeKind.ENDING, NoticeKind.IDLE):
+        when = _("At %(when)s UTC.") % {"when": f"{notice.due_at:%Y-%m-%d %H:%M}"} if notice.due_at else ""
+        why = in_words(notice.message) or _("The session has nearly reached its time limit.")
+        return f"{when} {why}".strip()
+    if notice.kind == NoticeKind.APP_CLOSED:
+        return in_words(notice.message)
+    return "" if notice.kind in (NoticeKind.STARTED, NoticeKind.FINISHED) else in_words(notice.session.reason_text)

@@ -1,0 +1,70 @@
+"""The user's own account: its data and its password."""
+
+from __future__ import annotations
+
+from urllib.parse import urlencode
+
+from django.contrib import messages
+from django.contrib.auth import update_session_auth_hash
+from django.contrib.auth.decorators import login_required
+from django.db import transaction
+from django.http import HttpResponse
+from django.shortcuts import redirect
+from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_POST, require_safe
+
+from backendai.domain.accounts.roles import chooses_members
+from backendai.domain.accounts.services.key_pairs import main_key_pair
+from backendai.domain.accounts.sign_in.adapters import has_proved_lately
+from backendai.domain.accounts.sign_in.sign_ins import login_moved
+from backendai.domain.activity.services import audit
+from backendai.portal.web.account.forms import PasswordForm
+from backendai.portal.web.account.menu import account_page
+from backendai.portal.web.frame.requests import PageRequest
+
+
+@require_safe
+@never_cache
+@login_required
+def account(request: PageRequest) -> HttpResponse:
+    """Show the data of the user's account."""
+    return _page(request, PasswordForm(request.user))
+
+
+@require_POST
+@never_cache
+@login_required
+def password(request: PageRequest) -> HttpResponse:
+    """Change the user's password, which signs the user out of every other browser.
+
+    Asks for a proof of identity first, unless there is one from the last five minutes.
+    """
+    if not has_proved_lately():
+        messages.info(request, _("Confirm that it is you. Then change your password."))
+        return redirect(f"{reverse('account_reauthenticate')}?{urlencode({'next': reverse('web:account')})}")
+    form = PasswordForm(request.user, request.POST)
+    if not form.is_valid():
+        return _page(request, form, status=422)
+    with transaction.atomic():
+        form.save()
+        audit(request.user.pk, "user.change-password", "user", [request.user.pk])
+    key = request.session.session_key
+    update_session_auth_hash(request, request.user)
+    login_moved(key, request)
+    messages.success(
+        request, _("Your password is changed. Everywhere else you are signed out; access tokens stay valid.")
+    )
+    return redirect("web:account")
+
+
+def _page(request: PageRequest, form: PasswordForm, *, status: int = 200) -> HttpResponse:
+    context = {
+        "password_form": form,
+        "may_change_password": has_proved_lately(),
+        "main_key_pair": main_key_pair(request.user),
+        "chooses_members": chooses_members(request.user),
+        "projects": request.user.projects.select_related("domain"),
+    }
+    return account_page(request, "web:account", context, status=status)

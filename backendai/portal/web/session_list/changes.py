@@ -1,0 +1,178 @@
+"""The list of compute sessions, its single rows, its columns, and the panel of free resources."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpResponse, HttpResponseBase, QueryDict
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_POST, require_safe
+
+from backendai.domain.accounts.models import User
+from backendai.domain.cluster.site import site_settings
+from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.portal.web.dashboard.images import builds_for
+from backendai.portal.web.dashboard.resources import RoomBars, rooms_for
+from backendai.portal.web.frame.requests import PageRequest, ids_in
+from backendai.portal.web.pipelines.rows import RunRow, listed_runs
+from backendai.portal.web.session_list.address import SIZES, Address
+from backendai.portal.web.session_list.columns import (
+    choose_columns,
+    chosen_columns,
+    headings,
+    offered_columns,
+    order_of,
+)
+from backendai.portal.web.session_list.export import sessions_file
+from backendai.portal.web.session_list.filters import PROPERTIES, SessionListFilter, chips, group_names
+from backendai.portal.web.session_list.pages import (
+    MOST_SORTED,
+    chosen,
+    is_cut,
+    numbers_of,
+    pages_of,
+    rows_of,
+    type_tabs,
+)
+from backendai.portal.web.session_list.usage import note_usage
+
+_ASKING = frozenset({"q", "session-filter"})  # what asks for another list, where the rest asks for the same one again
+
+
+@require_safe
+@never_cache
+@login_required
+def sessions(request: PageRequest) -> HttpResponseBase:
+    """Show the requested sessions; for htmx only the list, with ``?export=csv`` a file."""
+    address = Address.of(request.GET)
+    found = _filter_of(request, address)
+    if request.GET.get("export") == "csv":
+        return sessions_file(chosen(address, request.user, found), request.user)
+    context = _list_context(request, address, found)
+    if request.htmx and not request.htmx.boosted:
+        answer = render(request, "web/_session_list.html", context)
+        if request.htmx.trigger in _ASKING:
+            answer["HX-Replace-Url"] = reverse("web:sessions") + address.here.rstrip("?")
+        return answer
+    return render(request, "web/sessions.html", context | {"rooms": _rooms(request)} | _choices(request.user, context))
+
+
+@require_safe
+@never_cache
+@login_required
+def session_row(request: PageRequest, session_id: UUID) -> HttpResponse:
+    """Return the current row of a session."""
+    columns = chosen_columns(request.user)
+    visible = ComputeSession.objects.visible_to(request.user)
+    (found,) = rows_of([get_object_or_404(visible.only("pk"), pk=session_id).pk], columns)
+    context = {"session": found, "address": Address.of(request.GET), "columns": columns}
+    return render(request, "web/_session_row.html", context | {"column_names": {one.name for one in columns}})
+
+
+@require_safe
+@never_cache
+@login_required
+def sessions_usage(request: PageRequest) -> HttpResponse:
+    """Return the usage bars of the given sessions, each for its row."""
+    ids = ids_in(request.GET.getlist("session")[: max(SIZES)])
+    visible = ComputeSession.objects.visible_to(request.user).running().filter(pk__in=ids)
+    found = list(visible.only("status", "slots", "total_slots", "cluster_size"))
+    note_usage(found, now=timezone.now())
+    return render(request, "web/_session_uses.html", {"sessions": found})
+
+
+@require_POST
+@never_cache
+@login_required
+def columns(request: PageRequest) -> HttpResponse:
+    """Save the user's columns and their order, and redirect to the list."""
+    moved = {name: request.POST.get(name, "") for name in ("earlier", "later")}
+    choose_columns(request.user, request.POST.getlist("column"), **moved)
+    back = Address.of(QueryDict(request.POST.get("back", "")[:2000].removeprefix("?")))
+    return redirect(reverse("web:sessions") + back.here.rstrip("?"))
+
+
+@require_safe
+@never_cache
+@login_required
+def resources_panel(request: PageRequest) -> HttpResponse:
+    """Return the free and occupied resources of the groups open to the user."""
+    return render(request, "web/_resources.html", {"rooms": _rooms(request)})
+
+
+def _rooms(request: PageRequest) -> list[RoomBars] | None:
+    """Return the resources of the groups; None if the site hides them from users."""
+    if not request.user.is_superadmin and not site_settings().group_resources_visible:
+        return None
+    return rooms_for(request.user)
+
+
+def _filter_of(request: PageRequest, address: Address) -> SessionListFilter:
+    query = QueryDict(address.here.removeprefix("?"))
+    found = SessionListFilter(query, user=request.user, finished=address.finished, groups=group_names(request.user))
+    found.is_valid()
+    return found
+
+
+def _list_context(request: PageRequest, address: Address, found: SessionListFilter) -> dict[str, Any]:
+    columns = chosen_columns(request.user)
+    numbers = numbers_of(address, request.user)
+    pages = pages_of(address, request.user, found, columns, numbers)
+    page = pages.get_page(address.get("page"))
+    order = order_of(address, request.user)
+    return {
+        "section": "sessions",
+        "address": address,
+        "q": address.get("q"),
+        "filter": found,
+        "chips": chips(address, found),
+        "columns": columns,
+        "column_names": {column.name for column in columns},
+        "headings": headings(address, columns),
+        "numbers": numbers,
+        "tabs": type_tabs(address, numbers),
+        "links": _links(address, page),
+        "most_sorted": MOST_SORTED if is_cut(address, order) and page.paginator.count >= MOST_SORTED else None,
+        "page": page,
+        "builds": builds_for(request.user),
+        "runs": _runs(request.user, address, page.number),
+        "sees_others": request.user.role != User.Role.USER,
+    }
+
+
+def _runs(user: User, address: Address, page: int) -> list[RunRow]:
+    """Return the runs above the sessions: only on the first page, and without filters of sessions."""
+    asked = {name for name, _value in address.params} & (PROPERTIES | {"type"})
+    if page > 1 or asked:
+        return []
+    mine = address.get("whose") == "mine"
+    return listed_runs(user, finished=address.finished, mine=mine, words=address.get("q")[:100])
+
+
+def _links(address: Address, page: Any) -> dict[str, str]:
+    """Return the addresses of the list's other views."""
+    return {
+        "running": address.to(view="", status=""),
+        "finished": address.to(view="finished", status=""),
+        "all": address.to(whose=""),
+        "mine": address.to(whose="mine"),
+        "reset": address.cleared(PROPERTIES | {"q", "type", "sort"}),
+        "newer": address.to(page=str(page.previous_page_number())) if page.has_previous() else "",
+        "older": address.to(page=str(page.next_page_number())) if page.has_next() else "",
+        "file": f"{address.to()}&export=csv".replace("?&", "?"),
+    }
+
+
+def _choices(user: User, context: dict[str, Any]) -> dict[str, Any]:
+    """Return the context that only the whole page needs: the choices besides the list."""
+    address: Address = context["address"]
+    return {
+        "columns_offered": offered_columns(user, context["columns"]),
+        "sizes": [(size, address.to(size=str(size)), size == address.size) for size in SIZES],
+        "kept": [one for one in address.params if one[0] in ("view", "type", "whose", "sort", "size")],
+    }
