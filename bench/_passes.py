@@ -27,7 +27,7 @@ from backendai.domain.compute.status import Status
 from backendai.domain.planning.apply import apply_plan
 from backendai.domain.planning.snapshot import read_snapshot
 from backendai.portal.loops import loops
-from backendai.portal.loops.collector import collector_paused
+from backendai.portal.loops.loops import collector_paused
 from backendai.scheduler.decide import decide
 from bench._house import analyse
 

@@ -30,8 +30,8 @@ from backendai.domain.compute.services.agents.node_view import WorkRequest, work
 from backendai.domain.compute.services.agents.unknown_kernels import note_unknown
 from backendai.domain.compute.services.life.reports import ReceivedReport, Verdict, kernels_reported
 from backendai.domain.storage.host_reports import record_host_reports
-from backendai.portal.agents.limits import is_too_much, too_fast
 from backendai.portal.agents.usage import take_usage
+from backendai.portal.agents.views import is_too_much, too_fast
 from bench.many_agents.logs import pack_logs, save_logs
 from bench.many_agents.messages import FleetAnswer, FleetDown, FleetNode, FleetUp
 

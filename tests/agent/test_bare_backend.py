@@ -12,7 +12,7 @@ from backendai.agent.backends.abilities import Committing, HomeProviding, Imagin
 from backendai.agent.backends.base import Backend, Ended, KernelEvent, Started
 from backendai.agent.backends.docker.backend import DockerBackend
 from backendai.agent.backends.docker.networks import cluster as docker_cluster
-from backendai.agent.loop.capabilities import capabilities_of
+from backendai.agent.loop.machine import capabilities_of
 from backendai.base.core.slots import Slots
 from backendai.base.wire.capabilities import Capability
 from backendai.base.wire.messages import KernelSighting, KernelSpec

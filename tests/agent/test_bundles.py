@@ -10,8 +10,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from backendai.agent.portal.bundles import Bundles
-from backendai.agent.portal.bundling import BundlingClient
+from backendai.agent.portal.bundling import Bundles, BundlingClient
 from backendai.agent.portal.client import PortalRefused
 from backendai.base.wire.bundles import LARGEST_BUNDLED_LOG
 from backendai.base.wire.messages import KernelReport, KernelState, SyncDown, SyncUp

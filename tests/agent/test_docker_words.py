@@ -21,7 +21,7 @@ from backendai.agent.backends.docker.images import _fetched, pull_refusal
 from backendai.agent.backends.docker.notes import engine_notes, inotify_notes, missing_runtime, runtime_notes
 from backendai.agent.backends.docker.seccomp import own_profile
 from backendai.agent.backends.docker.services import DockerServices, _beginning
-from backendai.agent.loop.capabilities import capabilities_of
+from backendai.agent.loop.machine import capabilities_of
 from backendai.agent.settings.kernel_runtime import BEYOND_BORDER, Runtime, read_runtime
 from backendai.base.core.errors import UserError
 from backendai.base.wire.capabilities import Capability

@@ -10,8 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from backendai.agent.backends.docker.disk.home_look import look_at_home
-from backendai.agent.backends.docker.disk.scratch import Scratch
+from backendai.agent.backends.docker.disk.scratch import Scratch, look_at_home
 from backendai.agent.backends.shared.trees import remove_tree
 from backendai.base.wire.home import HomeLook
 

@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from backendai.agent.backends.base import BackendError, Ended, KernelEvent, LimitExceeded, StartFailed
-from backendai.agent.loop.watcher import Watcher
+from backendai.agent.loop.runtime import Watcher
 from backendai.base.wire.messages import KernelReport, KernelState
 from backendai.base.wire.pulls import RegistryAccess
 from tests.agent.memory_backend import Entry

@@ -22,7 +22,7 @@ import pytest
 from backendai.agent.accelerators.base import Device, Found, Grant, Part
 from backendai.agent.accelerators.cuda_grant import grant_to_process
 from backendai.agent.accelerators.inventory import Accelerators
-from backendai.agent.accelerators.mock import Mock as MockAccelerator
+from backendai.agent.accelerators.inventory import Mock as MockAccelerator
 from backendai.agent.backends.base import BackendError, StartFailed
 from backendai.agent.backends.native import notes as process_notes
 from backendai.agent.backends.native import sandbox as process_sandbox

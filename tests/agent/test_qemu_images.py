@@ -14,8 +14,7 @@ import pytest
 
 from backendai.agent.backends.base import BackendError, ImageNotFound
 from backendai.agent.backends.docker.engine import Engine
-from backendai.agent.backends.qemu.drafts import draft_folder
-from backendai.agent.backends.qemu.images import MachineImages
+from backendai.agent.backends.qemu.images import MachineImages, draft_folder
 from backendai.agent.backends.qemu.tools import Tools
 from backendai.base.wire.pulls import RegistryAccess
 from tests.agent.qemu_bed import machine_settings
@@ -99,7 +98,7 @@ def test_a_file_system_goes_when_nothing_was_started_with_it_for_a_week(images: 
 
 def test_what_a_killed_agent_left_goes_and_what_another_is_at_stays(images: MachineImages, tmp_path: Path) -> None:
     folder, long_ago = tmp_path / "images", (0, time.time() - 3600)
-    code = "import os, sys; from pathlib import Path; from backendai.agent.backends.qemu.drafts import draft_folder\n"
+    code = "import os, sys; from pathlib import Path; from backendai.agent.backends.qemu.images import draft_folder\n"
     code += "with draft_folder(Path(sys.argv[1])) as made: (made / 'image.tar').touch(); os.kill(os.getpid(), 9)"
     subprocess.run([sys.executable, "-c", code, folder], cwd=Path(__file__).parents[2], check=False)
     (left,) = folder.iterdir()

@@ -15,11 +15,11 @@ from backendai.domain.catalog.models import Image, ResourcePreset
 from backendai.domain.cluster.models.groups import Agent
 from backendai.domain.compute.models.sessions import ComputeSession, Kernel, SchedulingRecord
 from backendai.portal.api.catalog.image_bodies import ImageBody
-from backendai.portal.api.catalog.preset_bodies import PresetBody
+from backendai.portal.api.catalog.presets import PresetBody
 from backendai.portal.api.frame.answers import Answer
 from backendai.portal.api.other_bodies import AgentBody, MeBody, TokenBody
-from backendai.portal.api.sessions.bodies import KernelBody, RecordBody, SessionBody
 from backendai.portal.api.sessions.queries import shown_kernels, shown_sessions
+from backendai.portal.api.sessions.views import KernelBody, RecordBody, SessionBody
 from tests.api.callers import LAUNCH, SESSIONS, Caller
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image, make_running_session, make_session

@@ -28,7 +28,7 @@ from backendai.domain.cluster.joining import create_join_token, join_agent
 from backendai.domain.cluster.models.groups import Agent
 from backendai.domain.compute.services.life.retiring import retire_agent
 from backendai.ops.doctor.portal import broker_accounts as examine
-from backendai.portal.loops.repair.broker_repair import settle_accounts
+from backendai.portal.loops.repair.rounds import settle_accounts
 from tests.brokers import PROGRAMS, OwnBroker, own_broker
 from tests.cast import make_cast
 from tests.factories import make_agent, make_group

@@ -19,7 +19,7 @@ from backendai.domain.cluster.models.groups import Agent
 from backendai.domain.cluster.models.site import SlotType
 from backendai.domain.cluster.services import mark_lost, record_sync, record_syncs
 from backendai.domain.cluster.slot_types import change_slot_type, check_steps
-from backendai.portal.agents.limits import is_too_much
+from backendai.portal.agents.views import is_too_much
 from tests.cast import Cast
 from tests.factories import make_agent
 

@@ -15,8 +15,7 @@ from redis import Redis
 from backendai.domain.cluster.epochs import has_other_portal
 from backendai.domain.cluster.models.groups import DatabaseEpoch
 from backendai.ops.doctor import portal
-from backendai.portal.loops.repair.other_portals import watch_for_others
-from backendai.portal.loops.repair.rounds import RULES
+from backendai.portal.loops.repair.rounds import RULES, watch_for_others
 from backendai.portal.web.dashboard.health import health
 from tests.brokers import own_broker
 

@@ -26,7 +26,7 @@ from backendai.domain.planning.apply import apply_plan
 from backendai.domain.planning.snapshot import read_snapshot
 from backendai.ops.auditing import World, run_checks
 from backendai.portal.loops import group_pass, loops
-from backendai.portal.loops.collector import collector_paused
+from backendai.portal.loops.loops import collector_paused
 from backendai.portal.web.session.reasons.advice import wait_of
 from backendai.scheduler.decide import decide
 from backendai.scheduler.plan import Plan

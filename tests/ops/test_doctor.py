@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from django.core.management import call_command
 
 from backendai.agent.accelerators.base import Device, Found
-from backendai.agent.accelerators.mock import Mock
+from backendai.agent.accelerators.inventory import Mock
 from backendai.gates.gateways.site_keys import host_key, private_text
 from backendai.ops.doctor import accelerators, engine, machine, portal, ssh
 from backendai.ops.doctor.check import Check

@@ -9,7 +9,7 @@ import pytest
 
 from backendai.base.core.slots import Slots
 from backendai.domain.accounts.models import ResourcePolicy
-from backendai.domain.planning.limits import read_limits
+from backendai.domain.planning.snapshot import read_limits
 from backendai.scheduler.snapshot import Holder
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_running_session, make_session

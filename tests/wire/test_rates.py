@@ -21,7 +21,7 @@ from backendai.domain.accounts.models import User
 from backendai.domain.accounts.services.key_pairs import create_key_pair
 from backendai.domain.cluster.models.groups import Agent, SlotType
 from backendai.ops.run.valkey import find_server
-from backendai.portal.agents.limits import SYNCS_AT_ONCE
+from backendai.portal.agents.views import SYNCS_AT_ONCE
 from tests.api.callers import LAUNCH, SESSIONS, Caller
 from tests.api.test_key_pairs import signed
 from tests.cast import Cast

@@ -3,23 +3,98 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 from backendai.agent.accelerators.base import Accelerator, Device, Found, Grant, Part, Use
 from backendai.agent.accelerators.counters import DeviceReadings
 from backendai.agent.accelerators.environ import NOTHING, described
-from backendai.agent.accelerators.mock import Mock
 from backendai.agent.accelerators.offer import Offer, offer_of
-from backendai.agent.accelerators.processes import kernels_of
 from backendai.agent.backends.base import BackendError, StartFailed
-from backendai.base.core.slots import Slots, parse_amount
+from backendai.base.core.slots import MILLI, Slots, parse_amount
 from backendai.base.wire.messages import KernelSighting, KernelSpec, Note
 from backendai.base.wire.usage import DeviceUsage
+
+_CONTAINER = re.compile(r"[0-9a-f]{64}")
+_NATIVE = re.compile(r"backendai-([0-9a-f]{8}-[0-9a-f-]{27})")
+_MARK = b"BACKENDAI_KERNEL_ID="
+
+
+def kernels_of(pids: Iterable[int], kernels: Mapping[str, UUID], proc: Path = Path("/proc")) -> dict[int, UUID]:
+    """Return the kernel of each process, without processes of no kernel. ``kernels``: this agent's kernels by container
+    id.
+
+    The control group determines the kernel. The mark in the environment, for native kernels without a control group,
+    counts only outside all containers, as programs can set it.
+    """
+    ours = set(kernels.values())
+    found = {}
+    for pid in pids:
+        kernel = _kernel_of(proc / str(pid), kernels)
+        if kernel in ours:
+            found[pid] = kernel
+    return found
+
+
+def _kernel_of(process: Path, kernels: Mapping[str, UUID]) -> UUID | None:
+    try:
+        groups = (process / "cgroup").read_text(errors="replace")
+        containers = _CONTAINER.findall(groups)
+        if containers:
+            return next((kernels[container] for container in reversed(containers) if container in kernels), None)
+        if native := _NATIVE.search(groups):
+            return UUID(native[1])
+        marks = [word for word in (process / "environ").read_bytes().split(b"\0") if word.startswith(_MARK)]
+        return UUID(marks[-1].removeprefix(_MARK).decode()) if marks else None
+    except (OSError, ValueError):
+        return None
+
+
+_MODEL = "Mock accelerator"
+
+
+class Mock(Accelerator):
+    """As many devices of each slot as ``amounts`` (thousandths) need. Kernels get the amounts and no real device."""
+
+    kind = "mock"
+
+    def __init__(self, amounts: Mapping[str, int]) -> None:
+        self._amounts = dict(amounts)
+
+    def discover(self) -> Found:
+        devices = [
+            Device(f"MOCK-{slot}-{number}", slot, _MODEL, number=number, mock=True)
+            for slot, amount in self._amounts.items()
+            for number in range(-(-amount // MILLI))
+        ]
+        return Found(tuple(devices), (_note(list(self._amounts)),) if devices else (), is_present=bool(devices))
+
+    def samples(self, devices: Sequence[Device]) -> dict[str, Use]:
+        return {}
+
+    def container(self, parts: Sequence[Part]) -> Grant:
+        return Grant()
+
+    def native(self, parts: Sequence[Part]) -> Grant:
+        return Grant()
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def _note(slots: Sequence[str]) -> Note:
+    return Note(
+        code="mock-accelerators",
+        message=f"{', '.join(slots)} of this agent exist on paper only: sessions are given them and find none.",
+        fix="Take them out of BACKENDAI_AGENT_SLOTS, which then offers what the machine has.",
+    )
+
 
 logger = logging.getLogger(__name__)
 

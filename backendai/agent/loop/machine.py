@@ -4,27 +4,118 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 import platform
+import shutil
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID, uuid4
 
+import psutil
+
 from backendai.agent.accelerators.inventory import Accelerators
 from backendai.agent.accelerators.offer import Offer, is_accelerator
-from backendai.agent.backends.abilities import Imaging, Mounting
+from backendai.agent.backends.abilities import Imaging, Mounting, capabilities_with
 from backendai.agent.backends.base import Backend, BackendError
-from backendai.agent.loop.capabilities import capabilities_of
-from backendai.agent.loop.load import Load
-from backendai.agent.loop.storage import Disk, note_of, tightest
+from backendai.agent.jobs.handlers import handlers_for
 from backendai.agent.loop.usage import UsageSampler
-from backendai.base.core.slots import Slots
+from backendai.base.core.slots import Slots, format_size
 from backendai.base.core.version import VERSION
 from backendai.base.process.slowness import allowed
 from backendai.base.wire.fields import MOST_IMAGES, MOST_KERNELS, MOST_NOTES, MOST_WIDEST
 from backendai.base.wire.live import LiveSample
 from backendai.base.wire.messages import ImageSighting, KernelSighting, Note, SyncUp
 from backendai.base.wire.mounts import MOST_HOSTS, HostReport
+from backendai.base.wire.node_jobs import CAPABILITY
+
+
+def capabilities_of(backend: Backend) -> set[str]:
+    """Return the capabilities of an agent with this backend, including the kinds of jobs it handles."""
+    jobs = (f"{CAPABILITY}{handler.kind}" for handler in handlers_for(backend))
+    return {*capabilities_with(backend), *jobs}
+
+
+_SHORTEST = 0.5  # least interval, in seconds summed over all processors
+
+
+class Load:
+    """Measures the machine. Processor use covers the time since the previous call. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._before = _cpu_seconds()
+        self._percent: float | None = None
+
+    def sample(self) -> LiveSample:
+        """Return the machine's use of processors and memory, without devices."""
+        memory = psutil.virtual_memory()
+        return LiveSample(
+            cpu_pct=self._cpu_percent(),
+            load=round(os.getloadavg()[0], 2),
+            mem_used=memory.total - memory.available,
+            mem_total=memory.total,
+        )
+
+    def _cpu_percent(self) -> float | None:
+        with self._lock:
+            now = _cpu_seconds()
+            busy, passed = now[0] - self._before[0], now[1] - self._before[1]
+            if passed >= _SHORTEST:
+                self._before, self._percent = now, 100.0 * busy / passed
+            return self._percent
+
+
+def _cpu_seconds() -> tuple[float, float]:
+    """Return the processors' busy seconds and total seconds since the machine started."""
+    times = psutil.cpu_times()
+    idle = times.idle + getattr(times, "iowait", 0.0)
+    # user time includes guest time
+    total = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
+    return total - idle, total
+
+
+LOW = "disk-low"
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """A file system: a folder on it, and its free and total bytes."""
+
+    folder: Path
+    free: int
+    total: int
+
+    def is_below(self, reserve: float) -> bool:
+        """Return whether less than this share (percent) is free."""
+        return 100 * self.free < reserve * self.total
+
+
+def tightest(folders: Iterable[Path]) -> Disk | None:
+    """Return the file system with the smallest free share among those of these folders; None if no folder exists."""
+    found = [disk for folder in folders if (disk := _look_at(folder)) is not None]
+    return min(found, key=lambda disk: disk.free / disk.total, default=None)
+
+
+def note_of(disk: Disk, reserve: float) -> Note:
+    """Return the note for administrators about a disk whose free space is below the reserve."""
+    return Note(
+        code=LOW,
+        message=f"{format_size(disk.free)} of {format_size(disk.total)} are free at {disk.folder}, less than the "
+        f"reserve of {reserve:g} %: only sessions whose image is here start.",
+        fix="Remove images and containers that nobody needs (docker system prune), or give the machine more disk.",
+    )
+
+
+def _look_at(folder: Path) -> Disk | None:
+    try:
+        usage = shutil.disk_usage(folder)
+    except OSError:
+        return None
+    return Disk(folder, usage.free, usage.total) if usage.total else None
+
 
 logger = logging.getLogger(__name__)
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
+import random
 import signal
 import socket
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from uuid import UUID
 
@@ -28,13 +30,48 @@ from backendai.agent.loop.machine import Machine
 from backendai.agent.loop.manifests import Manifests
 from backendai.agent.loop.sync import SyncLoop
 from backendai.agent.loop.usage import UsageSampler
-from backendai.agent.loop.watcher import Watcher
 from backendai.agent.portal.client import Portal
 from backendai.agent.settings.config import NodeSettings
 from backendai.agent.settings.credentials import Credentials, save_credentials
 from backendai.agent.settings.native_mark import is_marked_native
 from backendai.base.wire.messages import SyncDown
 from backendai.base.wire.node_jobs import NodeJobOrder
+
+_LONGEST_REST = 30.0
+
+
+class Watcher:
+    """A thread that reads the backend's events. It reconnects, with growing pauses, when the stream ends."""
+
+    def __init__(self, backend: Backend, kernels: Kernels, roster: Roster, *, poke: Callable[[], None]) -> None:
+        self._backend, self._kernels, self._roster, self._poke = backend, kernels, roster, poke
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ignore further events; the thread ends with its stream."""
+        self._stopped.set()
+
+    def _run(self) -> None:
+        rest = 1.0
+        while not self._stopped.is_set():
+            try:
+                for event in self._backend.watch():
+                    rest = 1.0
+                    if self._stopped.is_set():
+                        return
+                    self._kernels.look_soon(event.kernel_id, self._roster.generation(event.kernel_id))
+            except BackendError as error:
+                logger.warning("the engine's events broke off: %s", error.message)
+            except Exception:
+                logger.exception("watching failed")
+            self._stopped.wait(rest * random.uniform(0.5, 1.0))
+            rest = min(rest * 2, _LONGEST_REST)
+            self._poke()  # the next sync finds what the lost events would have reported
+
 
 logger = logging.getLogger(__name__)
 

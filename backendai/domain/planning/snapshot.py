@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
 from backendai.base.core.slots import Slots
+from backendai.domain.accounts.policies.applicable import limited_holders
 from backendai.domain.cluster.models.groups import ResourceGroup
 from backendai.domain.compute.services.placing.cluster_networks import networks_left
+from backendai.domain.compute.services.requests.limits import limit_views
 from backendai.domain.planning.agents import builds_of, images_there, read_agent_rows, read_agents
 from backendai.domain.planning.amounts.holdings import read_held, read_running
 from backendai.domain.planning.fairness import read_past_usage, read_weights
-from backendai.domain.planning.limits import read_limits
 from backendai.domain.planning.queue import Newcomer, read_queue
 from backendai.scheduler.gates import needs_network
-from backendai.scheduler.snapshot import SLOT_ORDER, AgentView, Networks, Rules, Snapshot
+from backendai.scheduler.snapshot import SLOT_ORDER, AgentView, Holder, LimitView, Networks, Rules, Snapshot
+
+
+def read_limits(holders: Collection[Holder]) -> dict[str, LimitView]:
+    """Return the limits of the holders that have a policy, by key. Four queries; one if no holder has a policy."""
+    return limit_views(limited_holders({key for holder in set(holders) for key in holder.keys}))
+
 
 _BLIND_TO_SHARES = frozenset({"fifo", "lifo"})  # sequences whose order does not depend on users' holdings
 _BLIND_TO_THE_PAST = _BLIND_TO_SHARES | {"drf"}

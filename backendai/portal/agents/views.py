@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from datetime import datetime
 from functools import wraps
 from typing import Any
 from uuid import UUID
@@ -24,6 +25,7 @@ from backendai.base.wire.broker.queues import CONTROL_QUEUE
 from backendai.base.wire.bundles import BundleDown, BundleUp
 from backendai.base.wire.messages import JoinDown, JoinUp, KernelReport, SyncDown, SyncUp
 from backendai.base.wire.node_jobs import NodeJobReport
+from backendai.base.wire.rates import Rate, take_each
 from backendai.base.wire.tickets import public_key_of
 from backendai.domain.catalog.services import record_images
 from backendai.domain.cluster.broker_access import give_broker_access
@@ -37,10 +39,27 @@ from backendai.domain.compute.services.agents.unknown_kernels import note_unknow
 from backendai.domain.compute.services.life.reports import ReceivedReport, Verdict, kernel_reported, kernels_reported
 from backendai.domain.compute.services.records.logs import LARGEST, save_log, save_logs
 from backendai.domain.storage.host_reports import record_host_reports
-from backendai.portal.agents.limits import is_too_much, too_fast
 from backendai.portal.agents.long_polls import look, work_arrives
 from backendai.portal.agents.refused import refuse
 from backendai.portal.agents.usage import take_usage, take_work
+
+# Agents sync every 5 s; without a broker, while they have work, up to twice a second.
+SYNCS, MINUTE, SYNCS_AT_ONCE = 240, 60.0, 60
+_TOO_MUCH = frozenset({"too_long", "string_too_long"})
+
+
+def too_fast(agents: Sequence[Agent], now: datetime) -> dict[UUID, float]:
+    """Count one sync of each of these agents. Returns the seconds that agents above the rate have to wait, by agent id.
+    One round trip; nothing is limited while Redis is down."""
+    rates = [Rate(f"node:{agent.pk}", SYNCS, MINUTE, SYNCS_AT_ONCE) for agent in agents]
+    waits = take_each(rates, now=now.timestamp())
+    return {agent.pk: wait for agent, wait in zip(agents, waits, strict=True) if wait > 0}
+
+
+def is_too_much(error: Exception) -> bool:
+    """Return whether a message was rejected because it exceeds a size limit."""
+    return isinstance(error, ValidationError) and any(one["type"] in _TOO_MUCH for one in error.errors())
+
 
 logger = logging.getLogger(__name__)
 

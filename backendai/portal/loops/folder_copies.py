@@ -15,17 +15,18 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import datetime
 
+import urllib3
 from django.db import connection
 from django.utils import timezone
 
 from backendai.base.core.errors import UserError
 from backendai.base.core.messages import Message
-from backendai.domain.compute.models.sessions import HomeKeep
+from backendai.domain.compute.models.sessions import HomeKeep, Kernel
 from backendai.domain.compute.services.life.ending import terminate_session
 from backendai.domain.compute.status import Status
 from backendai.domain.storage import orders
 from backendai.domain.storage.file_server import FileServerError, StorageSilent
-from backendai.domain.storage.file_streams import receive_folder, send_folder
+from backendai.domain.storage.file_streams import PIECE, receive_folder, send_folder
 from backendai.domain.storage.models import Folder, FolderFill
 from backendai.domain.storage.services.folder_copies import (
     cancel_fill,
@@ -37,8 +38,41 @@ from backendai.domain.storage.services.folder_copies import (
     take_fill,
 )
 from backendai.domain.storage.status import FolderStatus
-from backendai.portal.loops.home_archives import HomeGone, receive_home
+from backendai.gates.gateways.tickets import address_of
 from backendai.portal.loops.outages import log_failure
+
+_PATIENCE = urllib3.Timeout(connect=5.0, read=120.0)
+_pool = urllib3.PoolManager(num_pools=16, maxsize=2, retries=urllib3.Retry(0, redirect=False), timeout=_PATIENCE)
+
+
+class HomeGone(UserError):
+    """The agent has no home folder of this kernel."""
+
+    code = "home-gone"
+
+
+def receive_home(kernel: Kernel, generation: int) -> Iterator[bytes]:
+    """Yield the home folder of this generation of a kernel as pieces of a tar archive. Raises HomeGone, and
+    StorageSilent if the stream breaks off."""
+    if kernel.generation != generation or kernel.agent is None:
+        raise HomeGone("The session ended before its home was copied.")
+    address = address_of(kernel, "files")
+    try:
+        answer = _pool.request("GET", address.url, headers=address.headers, preload_content=False)
+    except urllib3.exceptions.HTTPError as error:
+        raise StorageSilent("Agent {agent} is not reachable.", agent=kernel.agent.name) from error
+    try:
+        if answer.status == 404:
+            raise HomeGone(f"Agent {kernel.agent.name} does not send the home folder: the session has ended there, or "
+                           "the agent is older than the portal.")  # fmt: skip
+        if answer.status != 200:
+            raise StorageSilent("Agent {agent} answered {answer}.", agent=kernel.agent.name, answer=answer.status)
+        yield from answer.stream(PIECE)
+    except urllib3.exceptions.HTTPError as error:
+        raise StorageSilent("Agent {agent} interrupted the copy.", agent=kernel.agent.name) from error
+    finally:
+        answer.close()
+
 
 logger = logging.getLogger(__name__)
 

@@ -3,6 +3,7 @@ pass."""
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import secrets
@@ -22,10 +23,29 @@ from django.utils import timezone
 from backendai.domain.cluster.models.groups import ResourceGroup
 from backendai.domain.cluster.services import release_lease, take_lease
 from backendai.domain.compute.models.sessions import ComputeSession
-from backendai.portal.loops.collector import collector_paused
 from backendai.portal.loops.group_pass import schedule
 from backendai.portal.loops.outages import log_failure
 from backendai.portal.loops.repair.rounds import repair
+
+_lock = threading.Lock()
+_resting = 0
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Pause garbage collection in this process until the last such block ends."""
+    global _resting
+    with _lock:
+        _resting += 1
+        gc.disable()
+    try:
+        yield
+    finally:
+        with _lock:
+            _resting -= 1
+            if not _resting:
+                gc.enable()
+
 
 logger = logging.getLogger(__name__)
 

@@ -10,9 +10,7 @@ import pytest
 
 from backendai.agent.accelerators.base import Accelerator, Part
 from backendai.agent.accelerators.cuda import Cuda
-from backendai.agent.accelerators.inventory import Accelerators
-from backendai.agent.accelerators.mock import Mock
-from backendai.agent.accelerators.processes import kernels_of
+from backendai.agent.accelerators.inventory import Accelerators, Mock, kernels_of
 from backendai.agent.accelerators.rocm import Rocm
 from backendai.agent.backends.base import StartFailed
 from backendai.base.core.slots import Slots

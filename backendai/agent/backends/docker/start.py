@@ -8,10 +8,13 @@ kernel, a check of its prepared network precedes them.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 from weakref import WeakValueDictionary
@@ -22,9 +25,8 @@ from docker.errors import APIError, NotFound
 from backendai.agent.accelerators.base import Grant
 from backendai.agent.accelerators.inventory import RUNTIME_MISSING, Accelerators
 from backendai.agent.backends.base import ImageNotFound, StaleGeneration, Started, StartFailed
-from backendai.agent.backends.docker.access import DockerAccess
 from backendai.agent.backends.docker.create import ACCESS, container_body, options_of
-from backendai.agent.backends.docker.disk.scratch import Scratch, fill_for
+from backendai.agent.backends.docker.disk.scratch import OWNER, Scratch, fill_for
 from backendai.agent.backends.docker.engine import PREFIX, Engine, container_name, said
 from backendai.agent.backends.docker.mounts import DockerMounts
 from backendai.agent.backends.docker.networks.holder import HOSTNAME, Holder, Holders, holder_of, joining
@@ -32,10 +34,41 @@ from backendai.agent.backends.docker.networks.network import Networks
 from backendai.agent.backends.docker.networks.prepared import WarmNetworks
 from backendai.agent.backends.docker.seccomp import own_profile
 from backendai.agent.backends.guest_host import INSIDE as GUEST_INSIDE
+from backendai.agent.backends.shared.cluster_files import CLIENT, SERVER, lacking, write_cluster
 from backendai.agent.backends.shared.kit import INSIDE as KIT_INSIDE
 from backendai.agent.mounts.kernel_mounts import Binds
 from backendai.agent.settings.kernel_runtime import Runtime
 from backendai.base.wire.messages import KernelSpec
+
+
+class DockerAccess:
+    """Writes the files, and records kernels whose image lacks SSH."""
+
+    def __init__(self, engine: Engine, mounts: DockerMounts) -> None:
+        self._engine, self._mounts = engine, mounts
+
+    def prepare(self, spec: KernelSpec, folder: Path) -> None:
+        """Write the files of a cluster session's kernel into the folder that it mounts. Raises OSError."""
+        write_cluster(folder, spec, ACCESS, owner=OWNER if os.geteuid() == 0 else None)
+
+    def look(self, spec: KernelSpec, container_id: str) -> None:
+        """Record whether the image of a cluster session's kernel lacks SSH; the container need not run. Raises
+        requests.RequestException."""
+        if spec.keys is None:
+            return
+        missing = [path.name for path in (Path(CLIENT), Path(SERVER)) if not self._has(container_id, str(path))]
+        if told := ACCESS.no_ssh or lacking(missing):
+            self._mounts.also_left_out(spec.kernel_id, told)
+
+    def _has(self, container_id: str, path: str) -> bool:
+        client = self._engine.client
+        url = f"{client.base_url}/v{client.api_version}/containers/{container_id}/archive"
+        response = client.head(url, params={"path": path}, timeout=client.timeout)
+        if response.status_code == HTTPStatus.NOT_FOUND:
+            return False
+        response.raise_for_status()
+        return True
+
 
 logger = logging.getLogger(__name__)
 

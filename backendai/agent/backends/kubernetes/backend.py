@@ -6,6 +6,7 @@ is unknown: it counts neither as ended nor as removed.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -28,7 +29,6 @@ from backendai.agent.backends.kubernetes.networks.policies import Policies
 from backendai.agent.backends.kubernetes.networks.probe import Probe
 from backendai.agent.backends.kubernetes.notes import notes_of_pods, pool_notes
 from backendai.agent.backends.kubernetes.pods import Pods
-from backendai.agent.backends.kubernetes.rehearsal import Rehearsal
 from backendai.agent.backends.kubernetes.room import Pool
 from backendai.agent.backends.kubernetes.services import PodServices
 from backendai.agent.backends.kubernetes.start import Starter
@@ -42,6 +42,48 @@ from backendai.base.core.slots import Slots
 from backendai.base.wire.capabilities import Capability
 from backendai.base.wire.messages import ImageSighting, KernelSighting, KernelSpec, Note
 from backendai.base.wire.pulls import RegistryAccess
+
+_KEPT_SECONDS = 110.0  # long enough, as the next start detects a revoked role anyway
+_KEPT_FAULT_SECONDS = 20.0
+# The same resources as kernels name, as a quota rejects pods without them.
+_LITTLE = {"cpu": "1m", "memory": "1Mi"}
+_RESOURCES = {
+    "requests": {**_LITTLE, "ephemeral-storage": "0"},
+    "limits": {**_LITTLE, "ephemeral-storage": "1Mi"},
+}
+
+
+class Rehearsal:
+    """Caches the result: nearly two minutes, a refusal 20 s."""
+
+    def __init__(self, api: Api, ours: AgentIdentity, clock: Callable[[], float]) -> None:
+        self._api, self._ours, self._clock = api, ours, clock
+        self._fault, self._asked_at = "", -math.inf
+
+    def fault(self) -> str:
+        """Return why the cluster would refuse a pod; empty if it would accept one. Raises BackendError."""
+        kept = _KEPT_FAULT_SECONDS if self._fault else _KEPT_SECONDS
+        if self._clock() - self._asked_at >= kept:
+            self._fault, self._asked_at = self._ask(), self._clock()
+        return self._fault
+
+    def doubt(self) -> None:
+        """Repeat the test at the next call, as the cluster has just refused a request."""
+        self._asked_at = -math.inf
+
+    def _ask(self) -> str:
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"try-{time.time_ns():x}", "labels": self._ours.labels()},
+            "spec": {"containers": [{"name": "main", "image": "none", "resources": _RESOURCES}]},
+        }
+        try:
+            self._api.ask("POST", self._api.path("pods"), pod, query={"dryRun": "All"})
+        except ApiError as error:
+            return "" if "exceeded quota" in error.words or error.status in (400, 422) else error.message
+        return ""
+
 
 _DEFAULT_NAMESPACE = "default"
 

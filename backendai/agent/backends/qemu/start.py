@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import subprocess
@@ -18,10 +19,10 @@ from backendai.agent.backends.qemu.boot import Boot
 from backendai.agent.backends.qemu.command import TCG, Shape, command_of
 from backendai.agent.backends.qemu.disk import Share, make_disk, size_words
 from backendai.agent.backends.qemu.images import MachineImages
-from backendai.agent.backends.qemu.kit import MachineKit
 from backendai.agent.backends.qemu.networks.addresses import GuestAddresses
 from backendai.agent.backends.qemu.networks.network import MachineNetwork
-from backendai.agent.backends.qemu.tools import Tools
+from backendai.agent.backends.qemu.tools import ToolMissing, Tools
+from backendai.agent.backends.shared.kit import Kit
 from backendai.agent.backends.shared.slow_machine import with_cause
 from backendai.agent.backends.shared.trees import remove_tree
 from backendai.agent.mounts.kernel_mounts import Binds, KernelMounts
@@ -29,6 +30,42 @@ from backendai.agent.mounts.rules import KERNEL_USER, MountRules
 from backendai.agent.settings.qemu import MachineSettings
 from backendai.base.core.slots import MILLI, Slots, format_size
 from backendai.base.wire.messages import KernelSpec
+
+logger = logging.getLogger(__name__)
+
+_OPTIONS = ("-comp", "lz4", "-all-root", "-noappend", "-no-progress", "-quiet")
+_SECONDS = 120.0
+
+
+class MachineKit:
+    """The kit of one agent, below ``folder``."""
+
+    def __init__(self, tools: Tools, folder: Path) -> None:
+        self._tools, self._folder, self._making = tools, folder, threading.Lock()
+        self._kit = Kit(folder / "files")
+
+    def file(self) -> Path | None:
+        """Return the kit's file system; creates it if needed (2 s). None after a failure, which is logged."""
+        with self._making:
+            if not self._kit.ensure():
+                return None
+            made = self._folder / f"{(self._kit.folder / 'current').readlink()}.squashfs"
+            if not made.exists():
+                try:
+                    self._make(made)
+                except (OSError, subprocess.SubprocessError, ToolMissing) as error:
+                    logger.warning("the kit for images without Python cannot be made: %s", error)
+                    return None
+            return made
+
+    def _make(self, made: Path) -> None:
+        for left in self._folder.glob("*.squashfs"):  # an earlier version; running virtual machines keep it open
+            left.unlink()
+        draft = made.with_suffix(".draft")
+        command = [self._tools.need("mksquashfs"), str(self._kit.folder), str(draft), *_OPTIONS]
+        subprocess.run(command, check=True, capture_output=True, timeout=_SECONDS, env=self._tools.environ())
+        draft.replace(made)
+
 
 _ROOT = Path(__file__).resolve().parents[4]
 _RUN = (

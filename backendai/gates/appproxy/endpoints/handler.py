@@ -6,23 +6,78 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import aiohttp
 from aiohttp import web
+from django.conf import settings
 
 from backendai.domain.serving.endpoint_table import ANYBODY, EndpointEntry
+from backendai.domain.serving.services.tokens import digest_of
+from backendai.domain.storage.file_origins import folders_at
 from backendai.gates.appproxy.endpoints import common, origins
-from backendai.gates.appproxy.endpoints.callers import digest_in, may_be_for_endpoint
 from backendai.gates.appproxy.endpoints.refusals import Refused, answer_of, broken, no_wake, not_known, stopped
 from backendai.gates.appproxy.endpoints.relay import Body, CallerLeft, ReplicaDisconnected, TooLarge, begin, pass_back
-from backendai.gates.appproxy.endpoints.repeats import Repeats
 from backendai.gates.appproxy.endpoints.replicas import Blocked, Known, Pool, Stopped
 from backendai.gates.appproxy.endpoints.service import Endpoints
 from backendai.gates.appproxy.endpoints.table_cache import DatabaseUnavailable
+from backendai.gates.appproxy.headers import own_cookies
+from backendai.gates.appproxy.hosts import has_id
+from backendai.gates.appproxy.pages import OWN
 from backendai.gates.appproxy.relay import has_upgrade_body, wants_websocket
 from backendai.gates.gateways.tunnel import NoTunnel
 from backendai.scheduler.serving.balance import is_fault
+
+
+def digest_in(request: web.BaseRequest) -> str:
+    """Return the digest of the request's bearer token; empty if there is none."""
+    kind, _, text = request.headers.get("Authorization", "").partition(" ")
+    return digest_of(text.strip()) if kind.lower() == "bearer" and text.strip() and text.isascii() else ""
+
+
+def may_be_for_endpoint(request: web.BaseRequest, host: str) -> bool:
+    """Return whether a request may be for an endpoint. Endpoints and apps have similar host names, but only browsers
+    of apps send the proxy's cookies or ask for its own pages. Folders have host names of their own kind.
+    """
+    label, _, domain = host.partition(".")
+    is_to_app = request.path.startswith(OWN) or bool(own_cookies(request.headers.get("Cookie", "")))
+    return domain == settings.APPS_DOMAIN and has_id(label) and not is_to_app and folders_at(host) is None
+
+
+REPEATED_SHARE, WINDOW_SECONDS, FREE_REPEATS = 0.2, 10.0, 3
+
+
+class Repeats:
+    """Limits retries to a small share of the requests of ten seconds, as they would double the load of a broken
+    endpoint. ``now`` returns monotonic seconds.
+    """
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now, self._window_began = now, now()
+        self._asked = self._repeated = 0
+
+    def note_request(self) -> None:
+        """Count one request."""
+        now = self._now()
+        if now - self._window_began > WINDOW_SECONDS:
+            self._asked, self._repeated, self._window_began = 0, 0, now
+        self._asked += 1
+
+    def allow(
+        self, request: web.BaseRequest, endpoint: EndpointEntry, body: Body | None, error: Exception, tries: int
+    ) -> bool:
+        """Return whether the request may be retried on another replica after this error. Counts the retry."""
+        if tries > 1 or wants_websocket(request) or (body is not None and not body.can_repeat):
+            return False
+        was_sent = not isinstance(error, NoTunnel)
+        is_harmless = (request.method in ("GET", "HEAD") and body is None) or endpoint.is_repeatable
+        if was_sent and (not is_harmless or isinstance(error, TimeoutError)):
+            return False
+        if self._repeated >= FREE_REPEATS and self._repeated >= REPEATED_SHARE * self._asked:
+            return False
+        self._repeated += 1
+        return True
+
 
 logger = logging.getLogger(__name__)
 

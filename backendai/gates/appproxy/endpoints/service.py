@@ -8,6 +8,7 @@ import logging
 import secrets
 import socket
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
@@ -22,11 +23,27 @@ from backendai.domain.serving.reading import HEARD
 from backendai.domain.serving.services.readings import farewell, note_wake, record
 from backendai.gates.appproxy.endpoints.counters import Rates
 from backendai.gates.appproxy.endpoints.probes import TICK_SECONDS, Prober
-from backendai.gates.appproxy.endpoints.repeating import repeat
 from backendai.gates.appproxy.endpoints.replicas import Pool, sights_of
 from backendai.gates.appproxy.endpoints.table_cache import LOOK_SECONDS, DatabaseUnavailable, Keeper
 from backendai.gates.gateways.dialing import DIAL_SECONDS
 from backendai.gates.gateways.tunnel import TunnelConnector, new_client
+
+
+async def repeat(step: Callable[[], Awaitable[None]], pause: Callable[[], float], what: str) -> None:
+    """Run the step in an endless loop, with ``pause()`` seconds between runs. An error does not end the loop; it is
+    logged if it differs from the previous error.
+    """
+    before = ""
+    while True:
+        try:
+            await step()
+            before = ""
+        except Exception as error:
+            if repr(error) != before:
+                logger.exception("%s failed, and is tried again every %g s", what, pause())
+            before = repr(error)
+        await asyncio.sleep(pause())
+
 
 logger = logging.getLogger(__name__)
 

@@ -7,30 +7,188 @@ from typing import Any
 
 from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
-from drf_spectacular.utils import extend_schema
-from rest_framework import status
+from drf_spectacular.utils import extend_schema, extend_schema_field
+from rest_framework import serializers, status
 from rest_framework.generics import GenericAPIView, ListAPIView, RetrieveAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from backendai.base.core.errors import UserError
+from backendai.base.core.slots import decimal_text
 from backendai.domain.accounts.scopes import Scope
 from backendai.domain.catalog.models import ResourcePreset
 from backendai.domain.catalog.presets import delete_preset, write_preset
 from backendai.domain.cluster.models.groups import ResourceGroup
 from backendai.domain.compute.services.requests.check import place_of
-from backendai.domain.planning.amounts.availability import availability
-from backendai.portal.api.catalog.preset_bodies import (
-    AvailabilityBody,
-    CheckPresetsRequest,
-    PresetBody,
-    PresetChange,
-    PresetRequest,
-    availability_body,
-)
+from backendai.domain.planning.amounts.allowances import Allowance, HolderLimits
+from backendai.domain.planning.amounts.availability import Availability, availability
+from backendai.portal.api.frame.answers import Answer
 from backendai.portal.api.frame.authentication import user_of
 from backendai.portal.api.frame.paging import ByRank
+from backendai.portal.api.frame.parsing import AmountsField, StrictSerializer
 from backendai.portal.api.frame.permissions import SuperadminsWrite
+from backendai.portal.api.sessions.explanation_bodies import ReasonBody
+
+_Amounts = {"type": "object", "additionalProperties": {"type": "string"}}
+
+
+class PresetBody(Answer[ResourcePreset]):
+    """A named amount of resources."""
+
+    resource_group = serializers.SlugRelatedField[Any](slug_field="name", read_only=True)
+    resources = serializers.SerializerMethodField()
+
+    class Meta:
+        model = ResourcePreset
+        fields = ["id", "name", "resource_group", "resources", "shm_bytes", "rank"]
+        read_only_fields = fields
+
+    @extend_schema_field(_Amounts)
+    def get_resources(self, preset: ResourcePreset) -> dict[str, str]:
+        """Return the slots of the preset as decimal strings."""
+        return preset.amounts.to_json()
+
+
+class PresetChange(StrictSerializer):
+    """Changes of a preset."""
+
+    name = serializers.CharField(max_length=64, required=False)
+    resource_group = serializers.CharField(
+        max_length=63, required=False, allow_null=True, help_text="The name of the group; null: all groups."
+    )
+    resources = AmountsField(required=False)
+    shm_bytes = serializers.IntegerField(required=False, allow_null=True, min_value=1, max_value=2**62)
+    rank = serializers.IntegerField(required=False, min_value=0, max_value=2**31 - 1)
+
+
+class PresetRequest(PresetChange):
+    """A new preset."""
+
+    name = serializers.CharField(max_length=64)
+    resources = AmountsField()
+
+
+class CheckPresetsRequest(StrictSerializer):
+    """Group and project of the launch; omitted fields get their default."""
+
+    resource_group = serializers.CharField(max_length=63, default="", allow_blank=True)
+    project = serializers.CharField(max_length=64, default="", allow_blank=True, help_text="ID or name.")
+
+
+class AllowanceBody(serializers.Serializer[Any]):
+    """Limit, usage and remaining amount of one slot; null: unlimited."""
+
+    limit = serializers.CharField(allow_null=True)
+    used = serializers.CharField()
+    remaining = serializers.CharField(allow_null=True)
+
+
+class SessionAllowanceBody(serializers.Serializer[Any]):
+    """Limit, usage and remaining number of sessions; null: unlimited."""
+
+    limit = serializers.IntegerField(allow_null=True)
+    used = serializers.IntegerField()
+    remaining = serializers.IntegerField(allow_null=True)
+
+
+class HolderBody(serializers.Serializer[Any]):
+    """The limits of one holder that has a policy."""
+
+    scope = serializers.ChoiceField(choices=["key-pair", "user", "project", "domain"])
+    name = serializers.CharField()
+    slots = serializers.DictField(child=AllowanceBody())
+    sessions = SessionAllowanceBody()
+
+
+class RoomBody(serializers.Serializer[Any]):
+    """The resources of the reachable agents that take sessions."""
+
+    agents = serializers.IntegerField()
+    total = serializers.DictField(child=serializers.CharField())
+    used = serializers.DictField(child=serializers.CharField())
+    free = serializers.DictField(child=serializers.CharField())
+    max_per_agent = serializers.DictField(
+        child=serializers.CharField(), help_text="The largest amount of a single agent."
+    )
+    max_free = serializers.DictField(
+        child=serializers.CharField(), help_text="The largest free amount of a single agent."
+    )
+
+
+class PresetFitBody(PresetBody):
+    """A preset, and whether one session with it could start now."""
+
+    fits = serializers.BooleanField()
+    reason = ReasonBody(allow_null=True)
+
+    class Meta(PresetBody.Meta):
+        fields = [*PresetBody.Meta.fields, "fits", "reason"]
+        read_only_fields = fields
+
+
+class AvailabilityBody(serializers.Serializer[Any]):
+    """The user's remaining limits, the group's resources, and the presets that fit on a single agent now."""
+
+    project = serializers.CharField()
+    resource_group = serializers.CharField()
+    limits = HolderBody(many=True, help_text="Holders whose policy limits the session, the narrowest first.")
+    remaining = serializers.DictField(
+        child=serializers.CharField(allow_null=True), help_text="The rest of the strictest limit; null: unlimited."
+    )
+    remaining_sessions = serializers.IntegerField(allow_null=True)
+    room = RoomBody()
+    presets = PresetFitBody(many=True)
+
+
+def availability_body(found: Availability) -> dict[str, Any]:
+    """Return the availability as JSON values."""
+    names, amounts = list(found.remaining), found.amounts
+
+    def texts(slots: Mapping[str, int]) -> dict[str, str]:
+        return {name: decimal_text(slots[name]) for name in names if name in amounts.total}
+
+    return {
+        "project": found.project.name,
+        "resource_group": found.group.name,
+        "limits": [_holder(holder) for holder in found.holders],
+        "remaining": {name: _text(amount) for name, amount in found.remaining.items()},
+        "remaining_sessions": found.remaining_sessions,
+        "room": {
+            "agents": amounts.agents,
+            "total": texts(amounts.total),
+            "used": texts(amounts.used),
+            "free": texts(amounts.free),
+            "max_per_agent": texts(amounts.max_per_agent),
+            "max_free": texts(amounts.max_free),
+        },
+        "presets": [
+            {
+                **PresetBody(fit.preset).data,
+                "fits": fit.reason is None,
+                "reason": fit.reason and ReasonBody(fit.reason).data,
+            }
+            for fit in found.presets
+        ],
+    }
+
+
+def _holder(holder: HolderLimits) -> dict[str, Any]:
+    slots = {name: _allowance(allowance) for name, allowance in holder.slots.items()}
+    sessions = holder.sessions
+    return {
+        "scope": holder.scope,
+        "name": holder.name,
+        "slots": slots,
+        "sessions": {"limit": sessions.limit, "used": sessions.used, "remaining": sessions.remaining},
+    }
+
+
+def _allowance(one: Allowance) -> dict[str, str | None]:
+    return {"limit": _text(one.limit), "used": decimal_text(one.used), "remaining": _text(one.remaining)}
+
+
+def _text(amount: int | None) -> str | None:
+    return None if amount is None else decimal_text(amount)
 
 
 class PresetList(ListAPIView[ResourcePreset]):

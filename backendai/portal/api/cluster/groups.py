@@ -2,25 +2,59 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import extend_schema
-from rest_framework import status
+from rest_framework import serializers, status
+from rest_framework.exceptions import ErrorDetail, ValidationError
 from rest_framework.generics import GenericAPIView, ListAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from backendai.base.core.slots import decimal_text
+from backendai.domain.accounts.models import Domain, KeyPair, Project
 from backendai.domain.accounts.scopes import Scope
 from backendai.domain.cluster.groups.changes import change_group, create_group, delete_group
 from backendai.domain.cluster.models.groups import ResourceGroup
 from backendai.domain.planning.amounts.free import GroupRoom, room_in
-from backendai.portal.api.cluster.group_bodies import GroupSettingsBody
 from backendai.portal.api.frame.authentication import superadmin_of, user_of
 from backendai.portal.api.frame.paging import ByName
 from backendai.portal.api.other_bodies import ResourceGroupBody
+
+
+class GroupSettingsBody(serializers.ModelSerializer[ResourceGroup]):
+    """The settings of a group.
+
+    Times are in seconds or as ``[days] hh:mm:ss``. ``session_defaults``: ``priority``, ``batch_timeout`` (seconds),
+    ``shm``, ``environ``.
+    """
+
+    domains = serializers.SlugRelatedField(
+        many=True, slug_field="name", queryset=Domain.objects.all(), required=False, help_text="By name."
+    )
+    projects = serializers.PrimaryKeyRelatedField(
+        many=True, queryset=Project.objects.all(), required=False, help_text="By ID."
+    )
+    key_pairs = serializers.PrimaryKeyRelatedField(
+        many=True, queryset=KeyPair.objects.all(), required=False, help_text="By access key."
+    )
+
+    class Meta:
+        model = ResourceGroup
+        exclude: ClassVar[list[str]] = ["id", "created_at", "next_agent", "tries_counted_at"]
+        extra_kwargs: ClassVar[dict[str, Any]] = {"is_default": {"validators": []}, "name": {"validators": []}}
+
+    def to_internal_value(self, data: Any) -> Any:
+        """Return the validated values. Raises ValidationError that names unknown fields."""
+        if isinstance(data, Mapping):
+            known = sorted(self.fields)
+            text = f"Unknown field. Known fields: {', '.join(known)}."
+            if unknown := {name: [ErrorDetail(text, "unknown-field")] for name in data if name not in known}:
+                raise ValidationError(unknown)
+        return super().to_internal_value(data)
 
 
 class ResourceGroupList(ListAPIView[ResourceGroup]):

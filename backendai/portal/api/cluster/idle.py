@@ -9,28 +9,176 @@ from django.db.models import QuerySet
 from django.http import Http404
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
-from drf_spectacular.utils import extend_schema
-from rest_framework import status
+from drf_spectacular.utils import extend_schema, extend_schema_field
+from rest_framework import serializers, status
 from rest_framework.generics import GenericAPIView, ListAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from backendai.domain.accounts.models import Project
 from backendai.domain.accounts.scopes import Scope
-from backendai.domain.cluster.idle.checkers import delete_checker, write_checker
-from backendai.domain.cluster.models.groups import IdleChecker
+from backendai.domain.cluster.idle.checkers import Places, delete_checker, places_of, write_checker
+from backendai.domain.cluster.models.groups import IdleChecker, ResourceGroup
 from backendai.domain.compute.models.sessions import ComputeSession
 from backendai.domain.compute.services.life.idle import extend_idle
 from backendai.domain.planning.idle.checks import checks_of
-from backendai.portal.api.cluster.idle_bodies import (
-    CheckerBody,
-    CheckerChange,
-    CheckerRequest,
-    ExtendRequest,
-    IdleChecksBody,
-    merged_places,
-)
+from backendai.portal.api.frame.answers import Answer
 from backendai.portal.api.frame.authentication import user_of
 from backendai.portal.api.frame.paging import ByName
+from backendai.portal.api.frame.parsing import LengthField, StrictSerializer
+
+_Names = {"type": "array", "items": {"type": "string"}}
+_LISTS = ("groups", "projects", "except_groups", "except_projects")
+
+
+def _groups(text: str) -> Any:
+    return serializers.SlugRelatedField(
+        many=True, slug_field="name", queryset=ResourceGroup.objects.all(), required=False, help_text=text
+    )
+
+
+def _projects(text: str) -> Any:
+    return serializers.PrimaryKeyRelatedField(many=True, queryset=Project.objects.all(), required=False, help_text=text)
+
+
+class CheckerChange(StrictSerializer):
+    """Changes of an idle checker; times as ``2h``, in seconds, or as hh:mm:ss. Omitted fields stay unchanged."""
+
+    name = serializers.CharField(max_length=64, required=False)
+    description = serializers.CharField(max_length=255, required=False, allow_blank=True)
+    kind = serializers.ChoiceField(choices=IdleChecker.Kind.choices, required=False)
+    is_active = serializers.BooleanField(required=False)
+    limit = LengthField(required=False)
+    grace = LengthField(required=False)
+    warning = LengthField(required=False)
+    thresholds = serializers.DictField(
+        child=serializers.FloatField(), required=False, help_text="Slot → percent; below it the slot counts as unused."
+    )
+    match = serializers.ChoiceField(choices=IdleChecker.Match.choices, required=False)
+    session_types = serializers.ListField(child=serializers.CharField(max_length=16), required=False)
+    extension = LengthField(required=False)
+    max_extensions = serializers.IntegerField(required=False, min_value=0, max_value=100)
+    is_site_wide = serializers.BooleanField(required=False)
+    groups = _groups("Resource groups in which it holds, by name.")
+    projects = _projects("Projects in which it holds, by id.")
+    except_groups = _groups("Resource groups in which it does not, though it would by a wider place.")
+    except_projects = _projects("The same for projects.")
+
+
+class CheckerRequest(CheckerChange):
+    """A new idle checker. It applies only to the groups and projects that the request names."""
+
+    name = serializers.CharField(max_length=64)
+    kind = serializers.ChoiceField(choices=IdleChecker.Kind.choices)
+    limit = LengthField()
+
+
+class CheckerBody(Answer[IdleChecker]):
+    """An idle checker, with the groups and projects to which it applies."""
+
+    thresholds = serializers.SerializerMethodField()
+    session_types = serializers.SerializerMethodField()
+    is_site_wide = serializers.SerializerMethodField()
+    groups = serializers.SerializerMethodField()
+    projects = serializers.SerializerMethodField()
+    except_groups = serializers.SerializerMethodField()
+    except_projects = serializers.SerializerMethodField()
+
+    class Meta:
+        model = IdleChecker
+        fields = [
+            "id", "name", "description", "kind", "is_active", "limit", "grace", "warning", "thresholds", "match",
+            "session_types", "extension", "max_extensions", "is_site_wide", *_LISTS, "created_at",
+        ]  # fmt: skip
+        read_only_fields = fields
+
+    @extend_schema_field({"type": "object", "additionalProperties": {"type": "number"}})
+    def get_thresholds(self, checker: IdleChecker) -> dict[str, float]:
+        """Return the thresholds in per cent, by slot."""
+        return dict(checker.thresholds)
+
+    @extend_schema_field(_Names)
+    def get_session_types(self, checker: IdleChecker) -> list[str]:
+        """Return the types of sessions that the idle checker applies to."""
+        return list(checker.session_types)
+
+    def get_is_site_wide(self, checker: IdleChecker) -> bool:
+        """Return whether the idle checker applies to the whole site."""
+        return any(row.applies and not (row.resource_group or row.project) for row in checker.bindings.all())
+
+    @extend_schema_field(_Names)
+    def get_groups(self, checker: IdleChecker) -> list[str]:
+        """Return the names of the resource groups to which the idle checker applies."""
+        return [row.resource_group.name for row in checker.bindings.all() if row.applies and row.resource_group]
+
+    @extend_schema_field(_Names)
+    def get_projects(self, checker: IdleChecker) -> list[str]:
+        """Return the IDs of the projects to which the idle checker applies."""
+        return [str(row.project_id) for row in checker.bindings.all() if row.applies and row.project]
+
+    @extend_schema_field(_Names)
+    def get_except_groups(self, checker: IdleChecker) -> list[str]:
+        """Return the names of the excluded resource groups."""
+        return [row.resource_group.name for row in checker.bindings.all() if not row.applies and row.resource_group]
+
+    @extend_schema_field(_Names)
+    def get_except_projects(self, checker: IdleChecker) -> list[str]:
+        """Return the IDs of the excluded projects."""
+        return [str(row.project_id) for row in checker.bindings.all() if not row.applies and row.project]
+
+
+class IdleCheckBody(serializers.Serializer[Any]):
+    """The result of one idle checker for a session."""
+
+    checker = serializers.IntegerField(help_text="ID, for ``extend``.")
+    name = serializers.CharField()
+    kind = serializers.CharField()
+    verdict = serializers.ChoiceField(choices=["keep", "warn", "collect"])
+    code = serializers.CharField(help_text="The reason as a code, such as in-use, grace, not-measured, near-end.")
+    ends_at = serializers.DateTimeField(
+        allow_null=True, help_text="When the session ends if nothing changes; null: not known."
+    )
+    remaining_seconds = serializers.IntegerField(allow_null=True)
+    warned_at = serializers.DateTimeField(allow_null=True)
+    extended_until = serializers.DateTimeField(allow_null=True)
+    limit_seconds = serializers.IntegerField()
+    grace_seconds = serializers.IntegerField()
+    warning_seconds = serializers.IntegerField()
+    idle_seconds = serializers.IntegerField(
+        allow_null=True, help_text="Seconds since the last use, or since the start."
+    )
+    measured_percent = serializers.DictField(child=serializers.FloatField(), help_text="Average utilization by slot.")
+    threshold_percent = serializers.DictField(child=serializers.FloatField())
+    match = serializers.CharField()
+    message = serializers.CharField(help_text="The warning to the owner; empty: none.")
+    extensions_left = serializers.IntegerField()
+    extension_seconds = serializers.IntegerField()
+
+
+class IdleChecksBody(serializers.Serializer[Any]):
+    """The results of the idle checkers for a session; empty if none applies or the session is not running."""
+
+    ends_at = serializers.DateTimeField(allow_null=True, help_text="The earliest announced end.")
+    results = IdleCheckBody(many=True)
+
+
+class ExtendRequest(StrictSerializer):
+    """The checker whose warning is postponed."""
+
+    checker = serializers.IntegerField(min_value=1, max_value=2**63 - 1)
+
+
+def merged_places(checker: IdleChecker | None, data: dict[str, Any]) -> Places | None:
+    """Remove the places of an idle checker from ``data`` and return them.
+
+    Omitted ones get the checker's current values. Returns None if the request has no places.
+    """
+    said = {name: data.pop(name) for name in ("is_site_wide", *_LISTS) if name in data}
+    if not said:
+        return None
+    now = places_of(checker) if checker is not None else Places()
+    names = ("is_site_wide", *_LISTS)
+    return Places(*(said.get(name, getattr(now, name)) for name in names))
 
 
 class IdleCheckerList(ListAPIView[IdleChecker]):

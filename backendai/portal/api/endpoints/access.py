@@ -8,19 +8,63 @@ from uuid import UUID
 from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import extend_schema
-from rest_framework import status
+from rest_framework import serializers, status
 from rest_framework.generics import GenericAPIView, ListAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from backendai.domain.accounts.scopes import Scope
-from backendai.domain.serving.models import AutoScalingRule, Endpoint, EndpointToken
+from backendai.domain.serving.models import MOST_REPLICAS, AutoScalingRule, Endpoint, EndpointToken, Metric
 from backendai.domain.serving.services.endpoints import set_rules
 from backendai.domain.serving.services.tokens import create_token, revoke_token
 from backendai.portal.api.endpoints.bodies import CreatedTokenBody, EndpointTokenBody, EndpointTokenRequest
-from backendai.portal.api.endpoints.rule_bodies import RuleBody, RulesRequest
+from backendai.portal.api.frame.answers import Answer
 from backendai.portal.api.frame.authentication import user_of
 from backendai.portal.api.frame.paging import NewestFirst
+from backendai.portal.api.frame.parsing import StrictSerializer
+
+
+class RuleRequest(StrictSerializer):
+    """A scaling rule that applies in addition to the target."""
+
+    metric = serializers.ChoiceField(choices=Metric.choices)
+    query = serializers.CharField(
+        max_length=1000,
+        required=False,
+        allow_blank=True,
+        default="",
+        help_text="A Prometheus query, for the metric prometheus only.",
+    )
+    up_over = serializers.FloatField(required=False, allow_null=True, default=None)
+    down_under = serializers.FloatField(required=False, allow_null=True, default=None)
+    step = serializers.IntegerField(min_value=1, max_value=MOST_REPLICAS, default=1)
+    is_active = serializers.BooleanField(default=True)
+
+
+class RulesRequest(StrictSerializer):
+    """All rules of an endpoint."""
+
+    rules = serializers.ListField(child=RuleRequest(), max_length=20)
+
+
+class RuleBody(Answer[AutoScalingRule]):
+    """A step rule."""
+
+    class Meta:
+        model = AutoScalingRule
+        fields = [
+            "metric",
+            "query",
+            "value",
+            "value_at",
+            "trouble",
+            "up_over",
+            "down_under",
+            "step",
+            "is_active",
+            "created_at",
+        ]
+        read_only_fields = fields
 
 
 class EndpointTokens(ListAPIView[EndpointToken]):

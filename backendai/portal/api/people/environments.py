@@ -7,7 +7,7 @@ from uuid import UUID
 
 from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema
-from rest_framework import status
+from rest_framework import serializers, status
 from rest_framework.generics import GenericAPIView, ListAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -25,16 +25,59 @@ from backendai.domain.accounts.services.environments import (
     save_dotfile,
     set_bootstrap_script,
 )
+from backendai.portal.api.frame.answers import Answer
 from backendai.portal.api.frame.authentication import user_of
 from backendai.portal.api.frame.paging import NewestFirst
-from backendai.portal.api.people.environment_bodies import (
-    BootstrapBody,
-    BootstrapRequest,
-    DotfileBody,
-    DotfileRequest,
-    SshKeyBody,
-    SshKeyRequest,
-)
+from backendai.portal.api.frame.parsing import StrictSerializer
+
+
+class SshKeyBody(Answer[SshKey]):
+    """A public key."""
+
+    class Meta:
+        model = SshKey
+        fields = ["id", "name", "fingerprint", "public_key", "created_at"]
+        read_only_fields = fields
+
+
+class SshKeyRequest(StrictSerializer):
+    """A new public key, on one line."""
+
+    public_key = serializers.CharField(max_length=8192)
+    name = serializers.CharField(max_length=64, default="", allow_blank=True, help_text="Default: the key's comment.")
+    proof = serializers.CharField(
+        max_length=8192, default="", allow_blank=True, help_text="A signature, for a key of another account."
+    )
+
+
+class DotfileBody(Answer[Dotfile]):
+    """A file for the home folder of sessions."""
+
+    class Meta:
+        model = Dotfile
+        fields = ["id", "path", "permission", "content", "updated_at"]
+        read_only_fields = fields
+
+
+class DotfileRequest(StrictSerializer):
+    """A file to create or replace."""
+
+    path = serializers.CharField(max_length=255, trim_whitespace=False, help_text="Relative to the home folder.")
+    permission = serializers.CharField(max_length=3, default="644", help_text="Three octal digits.")
+    content = serializers.CharField(default="", allow_blank=True, trim_whitespace=False)
+
+
+class BootstrapBody(serializers.Serializer[Any]):
+    """The bootstrap script; empty: none."""
+
+    content = serializers.CharField(allow_blank=True)
+    updated_at = serializers.DateTimeField(allow_null=True)
+
+
+class BootstrapRequest(StrictSerializer):
+    """The new bootstrap script."""
+
+    content = serializers.CharField(allow_blank=True, trim_whitespace=False)
 
 
 class SshKeyList(ListAPIView[SshKey]):

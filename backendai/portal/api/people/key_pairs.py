@@ -6,7 +6,7 @@ from typing import Any
 
 from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema
-from rest_framework import status
+from rest_framework import serializers, status
 from rest_framework.generics import GenericAPIView, ListAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -15,9 +15,53 @@ from backendai.domain.accounts.models import KeyPair
 from backendai.domain.accounts.scopes import Scope
 from backendai.domain.accounts.services.key_pairs import change_key_pair, create_key_pair, rotate_secret
 from backendai.domain.compute.services.launching.key_pairs import delete_key_pair
+from backendai.portal.api.frame.answers import Answer
 from backendai.portal.api.frame.authentication import user_of
 from backendai.portal.api.frame.paging import NewestFirst
-from backendai.portal.api.people.key_pair_bodies import KeyPairBody, KeyPairChange, KeyPairRequest, NewKeyPairBody
+from backendai.portal.api.frame.parsing import StrictSerializer
+
+
+class KeyPairBody(Answer[KeyPair]):
+    """A key pair without its secret."""
+
+    has_secret = serializers.SerializerMethodField(
+        help_text="false: it cannot sign requests; rotate it to get a secret."
+    )
+
+    class Meta:
+        model = KeyPair
+        fields = [
+            "access_key", "name", "is_active", "is_main", "has_secret", "rate_limit", "created_at", "last_used_at",
+        ]  # fmt: skip
+        read_only_fields = fields
+
+    def get_has_secret(self, pair: KeyPair) -> bool:
+        """Return whether the key pair has a secret, so can sign requests."""
+        return bool(pair.secret)
+
+
+class NewKeyPairBody(KeyPairBody):
+    """A key pair with its secret, which is only shown once."""
+
+    secret_key = serializers.CharField()
+
+    class Meta(KeyPairBody.Meta):
+        fields = [*KeyPairBody.Meta.fields, "secret_key"]
+        read_only_fields = fields
+
+
+class KeyPairRequest(StrictSerializer):
+    """A new key pair."""
+
+    name = serializers.CharField(max_length=64)
+
+
+class KeyPairChange(StrictSerializer):
+    """Changes of a key pair; omitted fields stay unchanged."""
+
+    name = serializers.CharField(max_length=64, required=False)
+    is_active = serializers.BooleanField(required=False)
+    is_main = serializers.BooleanField(required=False)
 
 
 class KeyPairList(ListAPIView[KeyPair]):

@@ -8,19 +8,105 @@ from typing import Any
 from django.db.models import QuerySet
 from django.http import Http404
 from django.shortcuts import get_object_or_404
-from drf_spectacular.utils import extend_schema
-from rest_framework import status
+from drf_spectacular.utils import extend_schema, extend_schema_field
+from rest_framework import serializers, status
 from rest_framework.generics import GenericAPIView, ListAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from backendai.domain.accounts.models import ResourcePolicy
+from backendai.domain.accounts.models import PolicyDefault, ResourcePolicy
+from backendai.domain.accounts.policies.applicable import HOLDER_WORDS
 from backendai.domain.accounts.scopes import Scope
 from backendai.domain.accounts.services.policies import delete_policy, write_policy
 from backendai.domain.cluster.slot_types import check_known
+from backendai.portal.api.frame.answers import Answer
 from backendai.portal.api.frame.authentication import user_of
 from backendai.portal.api.frame.paging import ByName
-from backendai.portal.api.people.policy_bodies import PolicyBody, PolicyChange, PolicyRequest
+from backendai.portal.api.frame.parsing import AmountsField, LengthField, StrictSerializer
+
+_MOST = 2**31 - 1
+_Numbers = {"type": "object", "additionalProperties": {"type": "integer"}}
+_Amounts = {"type": "object", "additionalProperties": {"type": "string"}}
+
+
+def _limit(most: int = _MOST, **options: Any) -> serializers.IntegerField:
+    return serializers.IntegerField(required=False, allow_null=True, min_value=0, max_value=most, **options)
+
+
+class PolicyChange(StrictSerializer):
+    """Changes of a policy; omitted fields stay unchanged."""
+
+    name = serializers.CharField(max_length=64, required=False)
+    slots = AmountsField(required=False, help_text="Maximum of running sessions together; 0: none.")
+    unnamed_slots = serializers.ChoiceField(
+        choices=ResourcePolicy.Unnamed.choices, required=False, help_text="Limit of slots that are not listed."
+    )
+    max_sessions = _limit(help_text="Running sessions at once.")
+    max_pending_sessions = _limit()
+    max_pending_slots = AmountsField(required=False, help_text="Maximum of pending sessions together.")
+    max_priority = _limit(100)
+    max_kernels_per_session = _limit(32767)
+    max_session_lifetime = LengthField(
+        required=False, allow_null=True, help_text="90s, 15m, 2h or 1d, seconds, or hh:mm:ss."
+    )
+    max_concurrent_logins = _limit(32767)
+    max_customized_images = _limit(32767)
+    max_system_sessions = _limit(32767, help_text="File access sessions of one user at once; null: 1.")
+    max_endpoints = _limit(help_text="Inference endpoints, also stopped ones.")
+    max_replicas_per_endpoint = _limit(32767, help_text="Highest maximum of an endpoint.")
+    max_folders = _limit(help_text="Folders of one user or one project.")
+    max_folder_bytes = _limit(2**63 - 1, help_text="Sum of the limits of these folders.")
+    default_for = serializers.ListField(
+        child=serializers.ChoiceField(choices=PolicyDefault.Holder.choices),
+        required=False,
+        help_text="Kinds of new holders that get it.",
+    )
+
+
+class PolicyRequest(PolicyChange):
+    """A new policy; omitted fields mean no limit."""
+
+    name = serializers.CharField(max_length=64)
+
+
+class PolicyBody(Answer[ResourcePolicy]):
+    """A resource policy, and the number of its holders."""
+
+    slots = serializers.SerializerMethodField()
+    max_pending_slots = serializers.SerializerMethodField()
+    unnamed_slots = serializers.CharField()
+    default_for = serializers.SerializerMethodField()
+    used_by = serializers.SerializerMethodField()
+
+    class Meta:
+        model = ResourcePolicy
+        fields = [
+            "id", "name", "slots", "unnamed_slots", "max_sessions", "max_pending_sessions", "max_pending_slots",
+            "max_priority", "max_kernels_per_session", "max_session_lifetime", "max_concurrent_logins",
+            "max_customized_images", "max_system_sessions", "max_endpoints", "max_replicas_per_endpoint",
+            "max_folders", "max_folder_bytes", "default_for", "used_by", "created_at",
+        ]  # fmt: skip
+        read_only_fields = fields
+
+    @extend_schema_field(_Amounts)
+    def get_slots(self, policy: ResourcePolicy) -> dict[str, str]:
+        """Return the limits of slots as decimal strings."""
+        return dict(policy.slots)
+
+    @extend_schema_field(_Amounts)
+    def get_max_pending_slots(self, policy: ResourcePolicy) -> dict[str, str]:
+        """Return the limits of pending sessions as decimal strings."""
+        return dict(policy.max_pending_slots)
+
+    @extend_schema_field({"type": "array", "items": {"type": "string"}})
+    def get_default_for(self, policy: ResourcePolicy) -> list[str]:
+        """Return the kinds of new holders that get this policy."""
+        return sorted(default.holder for default in policy.default_for.all())
+
+    @extend_schema_field(_Numbers)
+    def get_used_by(self, policy: Any) -> dict[str, int]:
+        """Return the number of the policy's holders, by kind."""
+        return {word.replace(" ", "-"): getattr(policy, f"number_of_{kind}") for kind, word in HOLDER_WORDS.items()}
 
 
 class PolicyList(ListAPIView[ResourcePolicy]):

@@ -8,6 +8,7 @@ from uuid import UUID
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
 from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -28,13 +29,53 @@ from backendai.gates.gateways.ssh_access import (
     site_for,
 )
 from backendai.portal.api.frame.authentication import user_of
-from backendai.portal.api.people.ssh_bodies import (
-    SshConfigBody,
-    SshKeyWish,
-    SshPrivateKeyBody,
-    SshWayBody,
-    SystemSessionBody,
-)
+from backendai.portal.api.frame.parsing import StrictSerializer
+
+
+class SshConfigBody(serializers.Serializer[Any]):
+    """Contents of ``~/.ssh/config`` and ``known_hosts``."""
+
+    config = serializers.CharField()
+    known_hosts = serializers.CharField()
+
+
+class SshWayBody(serializers.Serializer[Any]):
+    """How to reach a session by SSH.
+
+    ``commands`` are by purpose; ``other_kernels`` are shells in the other kernels of a cluster session.
+    """
+
+    host = serializers.CharField()
+    port = serializers.IntegerField()
+    user = serializers.CharField()
+    fingerprint = serializers.CharField()
+    known_hosts = serializers.CharField()
+    commands = serializers.DictField(child=serializers.CharField())
+    other_kernels = serializers.ListField(child=serializers.CharField())
+
+
+class SystemSessionBody(SshWayBody):
+    """The session that opens folders, and how to reach it."""
+
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+    status = serializers.CharField()
+    left_out = serializers.ListField(
+        child=serializers.CharField(), help_text="Names of folders that it does not open: no agent mounts all of them."
+    )
+
+
+class SshKeyWish(StrictSerializer):
+    """Whether to replace the key, which revokes the old one."""
+
+    renew = serializers.BooleanField(default=False)
+
+
+class SshPrivateKeyBody(serializers.Serializer[Any]):
+    """A private key in OpenSSH's format."""
+
+    private_key = serializers.CharField()
+    fingerprint = serializers.CharField()
 
 
 class SshConfig(GenericAPIView[Any]):

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from django.db import transaction
 from drf_spectacular.utils import extend_schema
-from rest_framework import status
+from rest_framework import serializers, status
 from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -21,8 +21,31 @@ from backendai.domain.compute.services.launching.recent import (
     recent_launches,
     rename_launch,
 )
+from backendai.portal.api.frame.answers import Answer
 from backendai.portal.api.frame.authentication import user_of
-from backendai.portal.api.sessions.recent_bodies import RecentLaunchBody, RecentLaunchChange
+from backendai.portal.api.frame.parsing import StrictSerializer
+from backendai.portal.api.sessions.launch_bodies import LONGEST_NAME_READ, NAME_RULE
+
+
+class RecentLaunchBody(Answer[LaunchRecord]):
+    """A recent launch in the browser."""
+
+    parameters = serializers.JSONField(
+        source="document",
+        help_text="The values that differ from the defaults. Variables that look like secrets are null.",
+    )
+
+    class Meta:
+        model = LaunchRecord
+        fields = ["id", "name", "is_pinned", "parameters", "created_at"]
+        read_only_fields = fields
+
+
+class RecentLaunchChange(StrictSerializer):
+    """Changes of a recent launch; omitted fields stay unchanged."""
+
+    name = serializers.CharField(required=False, max_length=LONGEST_NAME_READ, help_text=NAME_RULE)
+    is_pinned = serializers.BooleanField(required=False)
 
 
 class RecentLaunchList(GenericAPIView[LaunchRecord]):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, cast
 from uuid import UUID
 
@@ -15,14 +17,37 @@ from django.urls import reverse
 
 from backendai.base.core.errors import UserError
 from backendai.base.texts.messages import in_words
+from backendai.domain.cluster.models.groups import Agent
 from backendai.domain.storage.file_origins import file_origin
-from backendai.domain.storage.models import Folder
+from backendai.domain.storage.models import Folder, StorageHost
 from backendai.domain.storage.permissions import allows, file_rights
 from backendai.domain.storage.querysets import MANAGE
 from backendai.domain.storage.status import FolderStatus, QuotaMode
-from backendai.portal.web.folders.away import away_of
 from backendai.portal.web.frame.app_reach import why_out_of_reach
 from backendai.portal.web.frame.requests import PageRequest
+
+
+@dataclass(frozen=True, slots=True)
+class AccessFaults:
+    """The faults of a folder's access.
+
+    ``since``: when the fault of its file server was first seen. ``agents_since``: when the last agent that mounts the
+    folder was lost.
+    """
+
+    fault: str = ""
+    since: datetime | None = None
+    agents_since: datetime | None = None
+
+
+def away_of(host: StorageHost) -> AccessFaults:
+    """Return the faults of access to the folders of a storage host; one query."""
+    agents = list(
+        host.on_agents.filter(agent__in=Agent.objects.registered()).values_list("agent__status", "agent__lost_at")
+    )
+    is_lost = all(status == Agent.Status.LOST for status, _ in agents)
+    lost = [lost_at for _, lost_at in agents if lost_at is not None]
+    return AccessFaults(host.fault, host.fault_since, max(lost) if is_lost and lost else None)
 
 
 def find_folder(request: PageRequest, folder_id: UUID, least: str = "view") -> Folder:

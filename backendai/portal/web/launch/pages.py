@@ -11,7 +11,7 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import ValidationError
 from django.db import transaction
-from django.http import HttpResponse
+from django.http import HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
@@ -22,9 +22,9 @@ from backendai.base.core.errors import NotFound, UserError
 from backendai.base.core.secret_names import NAME_PATTERN, VALUE_PATTERN
 from backendai.base.texts.messages import in_words
 from backendai.base.texts.translation import gettext as _
-from backendai.domain.accounts.models import User
+from backendai.domain.accounts.models import Project, User
 from backendai.domain.accounts.rates import check_launch_rate
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models.sessions import ComputeSession, LaunchRecord
 from backendai.domain.compute.services.apps.kinds import title_of
 from backendai.domain.compute.services.launching.recent import (
     launch_and_remember,
@@ -37,6 +37,8 @@ from backendai.domain.compute.services.requests.session_files import launch_file
 from backendai.domain.compute.status import Status
 from backendai.domain.pipelines.models import Run
 from backendai.domain.pipelines.services.creating import array_of, create_run
+from backendai.domain.templates.documents import parts_of
+from backendai.domain.templates.services.launching import from_template, version_named
 from backendai.portal.web.dashboard.images import build_by_image, builds_for
 from backendai.portal.web.dashboard.resources import RoomBars, rooms_for
 from backendai.portal.web.frame.requests import PageRequest
@@ -47,12 +49,55 @@ from backendai.portal.web.launch.fields.file_fields import rows_of_files
 from backendai.portal.web.launch.fields.template_fields import locked_keys
 from backendai.portal.web.launch.form import LaunchForm
 from backendai.portal.web.launch.from_run import files_of_run, run_like
-from backendai.portal.web.launch.from_template import FROM, template_refill
 from backendai.portal.web.launch.owner import asked_owner, kept_for_another
 from backendai.portal.web.launch.refill import Refill, initial_of, refill_of, sent_by
 from backendai.portal.web.launch.resources import begin_with_what_fits, ground_of, may_see_room, room_of
 from backendai.portal.web.launch.review import review_of
 from backendai.portal.web.launch.steps import REVIEW, TYPE, step_named, steps_of
+
+FROM, PREFIX = "from", "p."
+
+
+def template_refill(query: QueryDict, actor: User) -> Refill:
+    """Return the initial values for ``?from=`` and ``?p.NAME=``.
+
+    Raises NotFound for a template that is not visible, and UserError for an invalid parameter.
+    """
+    given = {name.removeprefix(PREFIX): query[name] for name in query if name.startswith(PREFIX)}
+    version = version_named(actor, query.get(FROM, ""))
+    made = from_template(version, given, {}, secrets=False)
+    parts = parts_of(version.document)
+    secrets = [one for one in parts.parameters.values() if one.is_secret]
+    document = _project(_as_typed(made.document, {one.variable for one in secrets}), actor)
+    record = LaunchRecord(owner=actor, name=str(version), parameters=document)
+    refill = refill_of(record, actor)
+    refill.notes[:] = [
+        _("Type the value of %(name)s in the variable %(variable)s.") % {"name": one.label, "variable": one.variable}
+        for one in secrets
+    ]
+    refill.initial["template"] = f"{version.template_id}@{version.number}"
+    return Refill(
+        record, refill.owner, refill.initial, refill.gone, refill.notes, is_template=True, locked=parts.locked
+    )
+
+
+def _as_typed(document: dict[str, Any], secret: set[str]) -> dict[str, Any]:
+    """Return the document without values for variables of secret parameters, which the user types."""
+    environ = {name: text for name, text in document.get("environ", {}).items() if text is not None or name in secret}
+    return {**document, "environ": environ}
+
+
+def _project(document: dict[str, Any], actor: User) -> dict[str, Any]:
+    """Return the document with the id of its project, as the form needs it."""
+    named = str(document.get("project") or "")
+    try:
+        UUID(named)
+    except ValueError:
+        found = Project.objects.usable_by(actor).filter(name=named).first() if named else None
+        document = {key: value for key, value in document.items() if key != "project"}
+        document |= {"project": str(found.pk)} if found else {}
+    return document
+
 
 _ONLY_LOOK = ("review", "owner")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from uuid import UUID
 
 from django import forms
@@ -15,19 +16,40 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
+from pydantic import ValidationError
 
-from backendai.base.core.errors import UserError
+from backendai.base.core.errors import Overloaded, UserError
+from backendai.base.wire.home import HomeLook
 from backendai.domain.catalog.models import Image
+from backendai.domain.compute.models.sessions import ComputeSession, Kernel
 from backendai.domain.compute.services.images.commits import (
     commit_under_way,
     most_own_images,
     obstacle_to_commit,
     start_commit,
 )
+from backendai.domain.compute.status import Status
+from backendai.gates.gateways.asking import NodeUnreachable, ask
+from backendai.gates.gateways.tickets import address_of
 from backendai.portal.web.frame.requests import PageRequest
 from backendai.portal.web.session.boxes import box
-from backendai.portal.web.session.home_look import home_of
 from backendai.portal.web.session.pages import asks_for_part, find_session
+
+logger = logging.getLogger(__name__)
+_LARGEST_ANSWER = 4096
+
+
+def home_of(session: ComputeSession) -> HomeLook | None:
+    """Return the contents of the main kernel's home folder. None if the agent cannot answer within 6 seconds."""
+    kernel: Kernel | None = session.kernels.select_related("agent").order_by("rank").first()
+    if kernel is None or kernel.agent is None or kernel.status != Status.RUNNING:
+        return None
+    try:
+        reply = ask(address_of(kernel, "home"), largest=_LARGEST_ANSWER, connect=2.0, read=4.0)
+        return HomeLook.model_validate_json(reply.content) if reply.status == 200 else None
+    except (NodeUnreachable, Overloaded, ValidationError) as error:
+        logger.warning("agent %s does not tell what is in a home folder: %s", kernel.agent.name, error)
+        return None
 
 
 class CommitForm(forms.Form):

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import secrets
+import shutil
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from django.db import IntegrityError, transaction
+from django.conf import settings
+from django.db import IntegrityError, connection, transaction
 
-from backendai.base.core.errors import Conflict, UserError
+from backendai.base.core.errors import Conflict, StorageFull, UserError
 from backendai.base.core.messages import Message
 from backendai.base.core.names import check_session_name
+from backendai.base.core.slots import format_size
 from backendai.base.wire.broker.hints import hint_on_commit
 from backendai.base.wire.broker.queues import CONTROL_QUEUE
 from backendai.base.wire.browser import SessionEvent, publish_on_commit
@@ -22,7 +26,6 @@ from backendai.domain.accounts.models import User
 from backendai.domain.activity.services import audit
 from backendai.domain.catalog.models import Image
 from backendai.domain.compute.models.sessions import ComputeSession, Kernel, SchedulingRecord, history_entry
-from backendai.domain.compute.services.launching.disk_reserve import check_disk
 from backendai.domain.compute.services.notices.owners import note_launch
 from backendai.domain.compute.services.requests.check import Checked, check_spec
 from backendai.domain.compute.services.requests.limits import check_pending
@@ -33,6 +36,23 @@ from backendai.domain.compute.services.requests.system_limits import check_syste
 from backendai.domain.compute.spec import SessionSpec
 from backendai.domain.compute.spec_document import digest_of, kept_document
 from backendai.domain.compute.status import LIVE, Outcome, Phase, Status, When
+
+
+def check_disk() -> None:
+    """Raise StorageFull if less than the reserve is free. On PostgreSQL nothing is checked."""
+    if connection.vendor != "sqlite" or not settings.DISK_RESERVE:
+        return
+    free = shutil.disk_usage(Path(connection.settings_dict["NAME"]).parent).free
+    if free < settings.DISK_RESERVE:
+        raise StorageFull(
+            "The portal's disk has {free_2} left, and launches need {DISK_RESERVE}. Its "
+            "administrators must free space.",
+            free_2=format_size(free),
+            DISK_RESERVE=format_size(settings.DISK_RESERVE),
+            free=free,
+            reserve=settings.DISK_RESERVE,
+        )
+
 
 MOST_AT_ONCE = 16
 

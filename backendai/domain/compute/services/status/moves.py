@@ -17,11 +17,11 @@ from backendai.base.db.bulk import among, update_returning
 from backendai.base.wire.broker.hints import hint_on_commit
 from backendai.base.wire.broker.queues import CONTROL_QUEUE
 from backendai.base.wire.browser import SessionEvent, publish_on_commit
+from backendai.domain.compute.models.mounts import SessionMount
 from backendai.domain.compute.models.sessions import ComputeSession, Kernel
 from backendai.domain.compute.services.notices.owners import SERVED, Moved, columns_for, note_moves
 from backendai.domain.compute.services.status.history import NO_STEPS, Entry, write_history
 from backendai.domain.compute.services.status.ledger import free
-from backendai.domain.compute.services.status.mount_releases import release_mounts
 from backendai.domain.compute.status import (
     KERNEL_MOVES,
     PLACED,
@@ -32,6 +32,12 @@ from backendai.domain.compute.status import (
     Status,
     sources_of,
 )
+
+
+def release_mounts(session_ids: Collection[UUID], now: datetime) -> None:
+    """Mark the mounts of these sessions as released, in the caller's transaction. No query for no sessions."""
+    if session_ids:
+        SessionMount.objects.filter(session__in=among(session_ids), released_at=None).update(released_at=now)
 
 
 @dataclass(frozen=True, slots=True)

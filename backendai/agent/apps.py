@@ -1,5 +1,0 @@
-from django.apps import AppConfig
-
-
-class AgentConfig(AppConfig):
-    name = "backendai.agent"

@@ -1,6 +1,0 @@
-from django.apps import AppConfig
-
-
-class PipelinesConfig(AppConfig):
-    name = "backendai.domain.pipelines"
-    label = "pipelines"

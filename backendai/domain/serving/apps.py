@@ -1,6 +1,0 @@
-from django.apps import AppConfig
-
-
-class ServingConfig(AppConfig):
-    name = "backendai.domain.serving"
-    label = "serving"

@@ -1,1 +1,0 @@
-"""The contents of a session's panel: facts, ends, actions, start phases and explanations."""

@@ -1,1 +1,0 @@
-"""The session launcher: one form in five steps."""
