@@ -23,8 +23,8 @@ from backendai.domain.accounts.models import Project, User
 from backendai.domain.accounts.services import create_person, get_or_create_project
 from backendai.domain.catalog.models import Image
 from backendai.domain.cluster.joining import create_join_token
-from backendai.domain.cluster.models.groups import Agent, ResourceGroup
-from backendai.domain.compute.models.sessions import Allocation, ComputeSession, Kernel, SchedulingRecord, history_entry
+from backendai.domain.cluster.models import Agent, ResourceGroup
+from backendai.domain.compute.models import Allocation, ComputeSession, Kernel, SchedulingRecord, history_entry
 from backendai.domain.compute.status import LIVE, TERMINAL, Outcome, Phase, Result, Status
 
 PREFIX = "sim"

@@ -14,8 +14,8 @@ from backendai.base.core.slots import MILLI, Slots
 from backendai.domain.accounts.models import Domain, KeyPair, Membership, Project, ResourcePolicy, User
 from backendai.domain.activity.models import AuditEntry
 from backendai.domain.catalog.models import Image, ResourcePreset
-from backendai.domain.cluster.models.groups import Agent, ResourceGroup
-from backendai.domain.compute.models.sessions import Allocation, ComputeSession, Kernel
+from backendai.domain.cluster.models import Agent, ResourceGroup
+from backendai.domain.compute.models import Allocation, ComputeSession, Kernel
 from backendai.domain.compute.status import Result, Status
 
 BATCH, DOMAINS, PROJECTS, GROUPS = 2_000, 4, 40, 10

@@ -12,7 +12,7 @@ import sys
 from django.core.management import call_command
 from django.urls import reverse
 
-from backendai.domain.cluster.models.groups import Agent, ResourceGroup
+from backendai.domain.cluster.models import Agent, ResourceGroup
 from bench._house import fill
 from bench._lists import cost_of, getter, signed_in
 from bench._portal import say

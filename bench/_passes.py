@@ -21,8 +21,8 @@ from backendai.base.core.slots import Slots
 from backendai.domain.accounts.models import Project, User
 from backendai.domain.accounts.services import create_person, get_or_create_project
 from backendai.domain.catalog.models import Image
-from backendai.domain.cluster.models.groups import Agent, ResourceGroup
-from backendai.domain.compute.models.sessions import Allocation, ComputeSession, Kernel, SchedulingRecord
+from backendai.domain.cluster.models import Agent, ResourceGroup
+from backendai.domain.compute.models import Allocation, ComputeSession, Kernel, SchedulingRecord
 from backendai.domain.compute.status import Status
 from backendai.domain.planning.apply import apply_plan
 from backendai.domain.planning.snapshot import read_snapshot

@@ -14,7 +14,7 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from backendai.domain.cluster.models.groups import ResourceGroup
+from backendai.domain.cluster.models import ResourceGroup
 from backendai.domain.pipelines.models import Run
 from backendai.domain.pipelines.services.creating import RunSpec, create_run
 from backendai.portal.loops.pipelines import run_pipelines

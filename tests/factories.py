@@ -13,8 +13,8 @@ from backendai.base.core.slots import Slots
 from backendai.base.wire.messages import KernelReport, KernelState
 from backendai.domain.accounts.models import User
 from backendai.domain.catalog.models import Image
-from backendai.domain.cluster.models.groups import Agent, ResourceGroup
-from backendai.domain.compute.models.sessions import ComputeSession, Kernel
+from backendai.domain.cluster.models import Agent, ResourceGroup
+from backendai.domain.compute.models import ComputeSession, Kernel
 from backendai.domain.compute.services.launching.create import create_session
 from backendai.domain.compute.services.life.reports import kernel_reported
 from backendai.domain.compute.services.placing.place import Assignment, place_sessions

@@ -8,7 +8,7 @@ from typing import Any
 
 from backendai.base.paths.storage_layout import DATA, Marker, folder_path, write_marker
 from backendai.domain.accounts.models import User
-from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.cluster.models import Agent
 from backendai.domain.storage.models import Folder, HostOnAgent, StorageHost
 from backendai.domain.storage.status import FolderStatus
 

@@ -26,7 +26,7 @@ from backendai.agent.portal.client import PortalRefused, PortalUnreachable
 from backendai.base.core.errors import NotFound
 from backendai.base.core.slots import Slots
 from backendai.base.wire.messages import KernelReport, KernelSighting, KernelSpec, SyncDown, SyncUp, UnknownKernel
-from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.cluster.models import Agent
 from backendai.domain.cluster.services import record_sync
 from backendai.domain.compute.services.agents.kernel_specs import spec_for
 from backendai.domain.compute.services.agents.node_view import work_for

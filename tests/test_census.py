@@ -30,9 +30,8 @@ from backendai.domain.activity.models import AuditEntry, BackgroundJob
 from backendai.domain.activity.refusals import PREFIX
 from backendai.domain.catalog.models import ImageShare, Registry, ResourcePreset
 from backendai.domain.cluster.joining import create_join_token
-from backendai.domain.cluster.models.groups import Agent, Announcement, IdleChecker, JoinToken, SlotType
-from backendai.domain.compute.models.mounts import SessionMount
-from backendai.domain.compute.models.sessions import ComputeSession, Kernel, LaunchRecord, UnknownKernel
+from backendai.domain.cluster.models import Agent, Announcement, IdleChecker, JoinToken, SlotType
+from backendai.domain.compute.models import ComputeSession, Kernel, LaunchRecord, SessionMount, UnknownKernel
 from backendai.domain.pipelines.models import Run, Task
 from backendai.domain.pipelines.services.creating import RunSpec, create_run
 from backendai.domain.serving.models import Endpoint, EndpointToken

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from asgiref.sync import sync_to_async
 
-from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.cluster.models import Agent
 from tests.cast import make_cast
 from tests.realtime.sockets import PORTAL, fake_gateway, page, socket
 from tests.test_census import SOCKETS, Policy, World, made_world

@@ -15,8 +15,8 @@ from backendai.base.core.errors import Conflict
 from backendai.base.core.slots import Slots, decimal_text, format_amount
 from backendai.base.wire.messages import KernelState
 from backendai.domain.accounts.models import ResourcePolicy, User
-from backendai.domain.cluster.models.groups import Agent
-from backendai.domain.compute.models.sessions import Allocation, ComputeSession, Kernel
+from backendai.domain.cluster.models import Agent
+from backendai.domain.compute.models import Allocation, ComputeSession, Kernel
 from backendai.domain.compute.services.life.ending import terminate_session
 from backendai.domain.compute.services.life.reports import kernel_reported
 from backendai.domain.compute.status import PLACED, Status

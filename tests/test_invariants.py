@@ -17,8 +17,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from backendai.base.core.errors import Conflict, NotFound, UserError
 from backendai.domain.accounts.models import Domain, Membership, Project, User
 from backendai.domain.activity.models import AuditEntry
-from backendai.domain.cluster.models.groups import Agent, PassLease, Reachability, ResourceGroup
-from backendai.domain.compute.models.sessions import (
+from backendai.domain.cluster.models import Agent, PassLease, Reachability, ResourceGroup
+from backendai.domain.compute.models import (
     Allocation,
     ComputeSession,
     Kernel,

@@ -6,7 +6,7 @@ import pytest
 from django.contrib.contenttypes.models import ContentType
 
 from backendai.domain.accounts.models import User
-from backendai.domain.cluster.models.groups import SlotType
+from backendai.domain.cluster.models import SlotType
 from tests import migrated
 from tests.cast import make_cast
 from tests.factories import make_running_session

@@ -23,7 +23,7 @@ from backendai.domain.accounts.sign_in.credentials import Credential, user_by
 from backendai.domain.accounts.sign_in.revocation import set_active
 from backendai.domain.activity.models import AuditEntry
 from backendai.domain.cluster.site import change_site
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.apps.of_session import host_of, make_entry
 from backendai.domain.compute.services.apps.public import open_to_everybody, public_app_at
 from backendai.domain.compute.spec import SessionSpec

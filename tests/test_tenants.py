@@ -17,7 +17,7 @@ from django.urls import reverse
 
 from backendai.domain.accounts.models import User
 from backendai.domain.accounts.services import create_person
-from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.cluster.models import Agent
 from backendai.domain.storage.models import FolderGrant
 from backendai.portal.realtime.routing import websocket_urlpatterns
 from tests.cast import PASSWORD, Cast

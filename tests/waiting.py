@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.utils import timezone
 
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.portal.loops.group_pass import schedule
 from tests.cast import Cast
 from tests.factories import make_agent, make_running_session, make_session

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from backendai.base.db.bulk import among
-from backendai.domain.cluster.models.groups import Agent
-from backendai.domain.compute.models.sessions import Kernel, KernelLog
+from backendai.domain.cluster.models import Agent
+from backendai.domain.compute.models import Kernel, KernelLog
 from bench.many_agents.messages import KernelLogTail
 
 

@@ -24,7 +24,7 @@ from backendai.base.wire.broker.hints import hint
 from backendai.base.wire.broker.queues import CONTROL_QUEUE
 from backendai.base.wire.messages import SyncUp
 from backendai.domain.catalog.services import record_images_of
-from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.cluster.models import Agent
 from backendai.domain.cluster.services import agent_of_token, agents_of_tokens, hold_back, note_refused, record_syncs
 from backendai.domain.compute.services.agents.node_view import WorkRequest, work_for_each
 from backendai.domain.compute.services.agents.unknown_kernels import note_unknown

@@ -30,8 +30,8 @@ from backendai.domain.accounts.services import (
     user_of_token,
 )
 from backendai.domain.activity.models import AuditEntry
-from backendai.domain.cluster.models.groups import ResourceGroup
-from backendai.domain.compute.models.sessions import ComputeSession, EarlierLog, Kernel, KernelLog
+from backendai.domain.cluster.models import ResourceGroup
+from backendai.domain.compute.models import ComputeSession, EarlierLog, Kernel, KernelLog
 from backendai.domain.compute.services.launching.purging import purge_user
 from backendai.domain.compute.services.life.ending import terminate_session
 from backendai.domain.usage.models import UsageBucket

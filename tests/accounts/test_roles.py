@@ -33,7 +33,7 @@ from backendai.domain.accounts.services import (
     set_user_active,
 )
 from backendai.domain.activity.models import AuditEntry
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.launching.purging import purge_user
 from tests.accounts.world import World, make_world
 from tests.factories import make_session

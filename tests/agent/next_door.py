@@ -13,7 +13,7 @@ from backendai.agent.jobs.running import NodeJobs
 from backendai.agent.kernel_queues import Lanes
 from backendai.base.core.errors import NotFound
 from backendai.base.wire.node_jobs import NodeJobReport, NodeJobSpec
-from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.cluster.models import Agent
 from backendai.domain.cluster.node_jobs import kind_named, orders_of
 
 

@@ -19,9 +19,9 @@ from backendai.domain.activity.models import BackgroundJob
 from backendai.domain.catalog.models import Image, Registry
 from backendai.domain.catalog.registries import write_registry
 from backendai.domain.catalog.services import record_images
-from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.cluster.models import Agent
 from backendai.domain.cluster.node_jobs import orders_of
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.agents.kernel_specs import spec_for
 from backendai.domain.compute.services.images.commits import start_commit
 from backendai.domain.compute.services.images.own_images import delete_own_image

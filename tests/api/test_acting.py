@@ -9,7 +9,7 @@ from django.urls import reverse
 from backendai.domain.accounts.models import Membership, ResourcePolicy, User
 from backendai.domain.accounts.services import create_person
 from backendai.domain.activity.models import AuditEntry
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from tests.api.callers import LAUNCH, SESSIONS, Caller
 from tests.cast import PASSWORD, Cast
 from tests.factories import make_agent, make_group, make_image, make_session

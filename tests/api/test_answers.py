@@ -12,8 +12,8 @@ from rest_framework import serializers
 
 from backendai.domain.accounts.models import AccessToken, User
 from backendai.domain.catalog.models import Image, ResourcePreset
-from backendai.domain.cluster.models.groups import Agent
-from backendai.domain.compute.models.sessions import ComputeSession, Kernel, SchedulingRecord
+from backendai.domain.cluster.models import Agent
+from backendai.domain.compute.models import ComputeSession, Kernel, SchedulingRecord
 from backendai.portal.api.catalog.image_bodies import ImageBody
 from backendai.portal.api.catalog.presets import PresetBody
 from backendai.portal.api.frame.answers import Answer

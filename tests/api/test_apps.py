@@ -12,7 +12,7 @@ from backendai.domain.accounts.models import AccessToken
 from backendai.domain.accounts.sign_in.credentials import Credential, user_by
 from backendai.domain.activity.models import AuditEntry
 from backendai.domain.cluster.site import change_site
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.apps.of_session import CodeRefused, read_code
 from tests.api.callers import SESSIONS, Caller
 from tests.cast import Cast

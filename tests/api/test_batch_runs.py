@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.pipelines.models import Run
 from backendai.portal.loops.pipelines import run_pipelines
 from tests.api.callers import Caller

@@ -9,7 +9,7 @@ from django.test import Client
 
 from backendai.domain.accounts.models import AccessToken
 from backendai.domain.catalog.models import ResourcePreset
-from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.cluster.models import Agent
 from tests.api.callers import SESSIONS, Caller
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image, make_running_session, make_session

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.planning import turns
 from tests.api.callers import LAUNCH, SESSIONS, Caller
 from tests.factories import make_agent, make_image, make_running_session, make_session

@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from backendai.domain.accounts.models import Membership, ResourcePolicy
 from backendai.domain.accounts.services import create_token
-from backendai.domain.compute.models.mounts import SessionMount
+from backendai.domain.compute.models import SessionMount
 from backendai.domain.storage.models import Folder, FolderSize, StorageHost
 from backendai.domain.storage.services import create_folder
 from tests.api.callers import Caller

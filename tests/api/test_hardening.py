@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from backendai.base.core.errors import PlatformError
 from backendai.domain.accounts.models import AccessToken
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.portal.api.frame.parsing import LARGEST_BODY
 from tests.api.callers import LAUNCH, SESSIONS, Caller
 from tests.cast import Cast

@@ -12,7 +12,7 @@ from django.utils import timezone
 from backendai.base.core.messages import Message
 from backendai.base.wire.messages import KernelState
 from backendai.domain.accounts.models import ResourcePolicy
-from backendai.domain.compute.models.sessions import ComputeSession, SchedulingRecord
+from backendai.domain.compute.models import ComputeSession, SchedulingRecord
 from backendai.domain.compute.services.life.reports import kernel_reported
 from backendai.domain.compute.services.placing.waits import Waiting, note_waits
 from tests.api.callers import SESSIONS, Caller

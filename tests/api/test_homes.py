@@ -17,7 +17,7 @@ from django.test import AsyncClient
 from backendai.agent.backends.simulated import guest as simulated_guest
 from backendai.agent.guest.guest import Guest
 from backendai.base.wire import runs
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.gates.gateways import guests, homes
 from tests.api.callers import SESSIONS, Caller
 from tests.api.test_runs import node

@@ -20,8 +20,8 @@ from django.test import Client
 from backendai import asgi
 from backendai.asgi import Threads
 from backendai.base.core.errors import BadAnswer, NotFound
-from backendai.domain.cluster.models.groups import Agent
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.cluster.models import Agent
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.records.traffic import meter
 from backendai.gates.gateways import guests, open_questions
 from backendai.gates.gateways.guest_answers import DEEPEST_ANSWER, MOST_VALUES, answer_in

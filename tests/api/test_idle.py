@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from backendai.domain.cluster.models.groups import IdleChecker
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.cluster.models import IdleChecker
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.records.traffic import note_traffic
 from backendai.portal.loops import idle
 from tests.api.callers import Caller

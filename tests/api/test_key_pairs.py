@@ -18,7 +18,7 @@ from backendai.domain.accounts.services import create_token
 from backendai.domain.accounts.services.key_pairs import create_key_pair
 from backendai.domain.accounts.sign_in.signatures import Signed, sign
 from backendai.domain.activity.models import AuditEntry
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from tests.api.callers import LAUNCH, SESSIONS, Caller
 from tests.cast import Cast
 from tests.factories import make_group, make_image

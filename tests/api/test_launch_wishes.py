@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from backendai.domain.accounts.models import ResourcePolicy
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from tests.api.callers import LAUNCH, SESSIONS, Caller
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image, make_session

@@ -11,8 +11,8 @@ from django.utils import timezone
 from backendai.base.wire.messages import KernelState
 from backendai.base.wire.tickets import public_key_of, read_ticket
 from backendai.domain.catalog.models import Image
-from backendai.domain.cluster.models.groups import Agent
-from backendai.domain.compute.models.sessions import ComputeSession, Kernel
+from backendai.domain.cluster.models import Agent
+from backendai.domain.compute.models import ComputeSession, Kernel
 from backendai.domain.compute.services.life.reports import kernel_reported
 from backendai.domain.compute.services.records.logs import save_log
 from tests.api.callers import SESSIONS, Caller, log_gateway

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from backendai.base.wire.messages import JoinUp
 from backendai.domain.cluster.joining import join_agent
-from backendai.domain.cluster.models.groups import Agent, ResourceGroup
+from backendai.domain.cluster.models import Agent, ResourceGroup
 from backendai.domain.cluster.services import agent_of_token
 from tests.api.callers import LAUNCH, SESSIONS, Caller
 from tests.cast import Cast

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from backendai.domain.accounts.models import Domain, KeyPair, PolicyDefault, Project, ResourcePolicy, User
 from backendai.domain.activity.models import AuditEntry
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.status import Status
 from backendai.portal.loops.loops import schedule_group
 from tests.api.callers import Caller

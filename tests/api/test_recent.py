@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from backendai.domain.compute.models.sessions import LaunchRecord
+from backendai.domain.compute.models import LaunchRecord
 from tests.api.callers import LAUNCH, SESSIONS, Caller
 from tests.cast import Cast
 from tests.factories import make_agent, make_image

@@ -24,8 +24,8 @@ from backendai.base.core.slots import Slots
 from backendai.base.wire.tickets import public_key_of
 from backendai.domain.accounts.models import User
 from backendai.domain.activity.models import AuditEntry
-from backendai.domain.cluster.models.groups import Agent
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.cluster.models import Agent
+from backendai.domain.compute.models import ComputeSession
 from backendai.gates.gateways import guests
 from tests.agent.specs import make_spec
 from tests.api.callers import SESSIONS, Caller

@@ -9,7 +9,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.status import Status
 from tests.api.callers import LAUNCH, SESSIONS, Caller
 from tests.cast import Cast

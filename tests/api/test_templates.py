@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from backendai.domain.accounts.models import Domain, Membership, User
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.templates.models import Template, TemplateVersion
 from tests.api.callers import SESSIONS, Caller
 from tests.cast import Cast

@@ -10,7 +10,7 @@ from backendai.base.core.errors import UserError
 from backendai.domain.accounts.models import ResourcePolicy
 from backendai.domain.catalog.models import Image
 from backendai.domain.cluster.groups.changes import change_group
-from backendai.domain.cluster.models.groups import SlotType
+from backendai.domain.cluster.models import SlotType
 from backendai.domain.cluster.slot_types import check_known
 from tests.api.callers import LAUNCH, SESSIONS, Caller
 from tests.cast import Cast

@@ -15,7 +15,7 @@ from backendai import asgi
 from backendai.domain.accounts.models import User
 from backendai.domain.accounts.services.key_pairs import create_key_pair
 from backendai.domain.accounts.sign_in.signatures import Signed, sign
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.gates.gateways.guests import GuestTarget
 from backendai.portal.api.sessions import execute
 from tests.cast import Cast

@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 from django.utils import timezone
 
-from backendai.domain.compute.models.sessions import ComputeSession, Kernel
+from backendai.domain.compute.models import ComputeSession, Kernel
 from backendai.domain.usage.models import UsageSample
 from tests.api.callers import SESSIONS, Caller
 from tests.cast import Cast

@@ -23,8 +23,8 @@ from backendai.agent.gateway.server import Gateway, GatewayView
 from backendai.agent.kernel_index import Roster
 from backendai.base.wire.messages import KernelState
 from backendai.base.wire.tickets import public_key_of
-from backendai.domain.cluster.models.groups import Agent
-from backendai.domain.compute.models.sessions import Kernel
+from backendai.domain.cluster.models import Agent
+from backendai.domain.compute.models import Kernel
 from backendai.domain.compute.services.life.reports import kernel_reported
 from backendai.domain.serving.models import Endpoint, Replica, State
 from backendai.domain.serving.moves import grow_versions

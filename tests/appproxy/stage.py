@@ -24,8 +24,8 @@ from backendai.agent.kernel_index import Roster
 from backendai.base.wire.tickets import public_key_of
 from backendai.domain.accounts.models import User
 from backendai.domain.accounts.sign_in.credentials import Credential
-from backendai.domain.cluster.models.groups import Agent
-from backendai.domain.compute.models.sessions import ComputeSession, Kernel
+from backendai.domain.cluster.models import Agent
+from backendai.domain.compute.models import ComputeSession, Kernel
 from backendai.domain.compute.services.apps.of_session import host_of, make_entry
 from backendai.gates.appproxy.server import serving
 from tests.agent.fake_services import FakeServices

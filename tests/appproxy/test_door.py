@@ -22,8 +22,8 @@ from backendai.domain.accounts.services import create_token, digest_of, revoke_t
 from backendai.domain.accounts.sign_in.credentials import Credential
 from backendai.domain.activity.models import AuditEntry
 from backendai.domain.cluster.app_domains import origin_of
-from backendai.domain.cluster.models.groups import Agent, ResourceGroup
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.cluster.models import Agent, ResourceGroup
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.apps.of_session import host_of
 from backendai.domain.compute.services.life.ending import terminate_session
 from backendai.gates.appproxy.models import AppGrant

@@ -13,9 +13,9 @@ from django.conf import settings
 from django.utils import timezone
 
 from backendai.domain.accounts.models import User
-from backendai.domain.cluster.models.groups import ResourceGroup
+from backendai.domain.cluster.models import ResourceGroup
 from backendai.domain.cluster.site import change_site
-from backendai.domain.compute.models.sessions import PublicApp
+from backendai.domain.compute.models import PublicApp
 from backendai.domain.compute.services.apps.public import close_to_others, open_to_everybody
 from backendai.domain.compute.services.life.ending import terminate_session
 from backendai.gates.gateways import guard

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from asgiref.sync import sync_to_async
 
-from backendai.domain.compute.models.sessions import SessionTraffic
+from backendai.domain.compute.models import SessionTraffic
 from backendai.domain.compute.services.records.traffic import Meter
 from backendai.gates.appproxy import relay
 from tests.appproxy.stage import stage

@@ -16,8 +16,8 @@ from django.utils import timezone
 from backendai.base.wire.messages import ImageSighting, JoinUp, KernelReport, KernelSighting, KernelState, SyncUp
 from backendai.domain.catalog.models import ImageOnAgent
 from backendai.domain.cluster.joining import create_join_token, join_agent
-from backendai.domain.cluster.models.groups import Agent
-from backendai.domain.compute.models.sessions import Kernel
+from backendai.domain.cluster.models import Agent
+from backendai.domain.compute.models import Kernel
 from backendai.domain.compute.services.agents.kernel_specs import spec_for
 from backendai.domain.compute.services.records.logs import saved_log
 from backendai.domain.compute.status import Status

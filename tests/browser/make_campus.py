@@ -15,9 +15,9 @@ from backendai.domain.accounts.services.environments import add_ssh_key, save_do
 from backendai.domain.activity.jobs import start_job
 from backendai.domain.catalog.models import Image, Registry, ResourcePreset
 from backendai.domain.cluster.joining import create_join_token
-from backendai.domain.cluster.models.groups import Agent, Announcement, IdleChecker, JoinToken, ResourceGroup, SlotType
+from backendai.domain.cluster.models import Agent, Announcement, IdleChecker, JoinToken, ResourceGroup, SlotType
 from backendai.domain.cluster.site import change_site
-from backendai.domain.compute.models.sessions import UnknownKernel
+from backendai.domain.compute.models import UnknownKernel
 from backendai.domain.storage.models import StorageHost
 from backendai.domain.storage.services import create_folder
 from backendai.domain.templates.models import Template

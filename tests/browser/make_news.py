@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from backendai.domain.cluster.idle.checkers import Places, write_checker
-from backendai.domain.cluster.models.groups import IdleChecker
+from backendai.domain.cluster.models import IdleChecker
 
 _NAME = "news-of-idleness"
 

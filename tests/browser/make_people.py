@@ -9,7 +9,7 @@ from django.utils import timezone
 from backendai.domain.accounts.models import User
 from backendai.domain.accounts.services import create_person, create_token, get_or_create_project
 from backendai.domain.catalog.models import Image, ResourcePreset
-from backendai.domain.cluster.models.groups import Agent, ResourceGroup, SiteSetting
+from backendai.domain.cluster.models import Agent, ResourceGroup, SiteSetting
 from backendai.domain.usage.models import UsageBucket
 from tests.browser.people import ADMIN, ALICE, BOB, CHARLIE, EMOJI, PASSWORD, RIGHT_TO_LEFT, SCRIPT
 from tests.factories import make_agent

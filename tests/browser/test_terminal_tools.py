@@ -14,7 +14,7 @@ from django.conf import settings
 from django.template.loader import render_to_string
 from playwright.sync_api import Page, Route, WebSocketRoute, expect
 
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from tests.browser.chromium import Chromium, Manner
 from tests.browser.visitor import _AXE, wait_until
 

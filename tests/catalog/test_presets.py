@@ -11,7 +11,7 @@ from backendai.base.core.errors import Conflict, UserError
 from backendai.domain.activity.models import AuditEntry
 from backendai.domain.catalog.models import ResourcePreset
 from backendai.domain.catalog.presets import delete_preset, write_preset
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from tests.cast import Cast
 from tests.factories import make_group, make_session
 

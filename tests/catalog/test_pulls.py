@@ -24,7 +24,7 @@ from backendai.domain.catalog.pulls import follow_pulls, pull_heard, pulls_of, s
 from backendai.domain.catalog.registries import write_registry
 from backendai.domain.cluster.agents import revoke_credential
 from backendai.domain.cluster.joining import create_join_token, join_agent
-from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.cluster.models import Agent
 from backendai.portal.loops.repair.rounds import repair
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image, make_session, place

@@ -25,7 +25,7 @@ from backendai.domain.activity.models import AuditEntry
 from backendai.domain.cluster.agents import revoke_credential
 from backendai.domain.cluster.broker_access import end_broker_access, give_broker_access
 from backendai.domain.cluster.joining import create_join_token, join_agent
-from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.cluster.models import Agent
 from backendai.domain.compute.services.life.retiring import retire_agent
 from backendai.ops.doctor.portal import broker_accounts as examine
 from backendai.portal.loops.repair.rounds import settle_accounts

@@ -12,7 +12,7 @@ from backendai.base.wire.messages import JoinUp
 from backendai.domain.activity.models import AuditEntry
 from backendai.domain.cluster.agents import change_agent, renew_credential, revoke_credential, revoke_join_token
 from backendai.domain.cluster.joining import create_join_token, join_agent
-from backendai.domain.cluster.models.groups import Agent, JoinToken
+from backendai.domain.cluster.models import Agent, JoinToken
 from backendai.domain.cluster.services import agent_of_token, record_sync
 from backendai.domain.compute.services.life.retiring import retire_agent
 from tests.cast import Cast

@@ -13,8 +13,8 @@ from django.utils import timezone
 
 from backendai.domain.activity.models import AuditEntry
 from backendai.domain.cluster.groups.rules import strategies
-from backendai.domain.cluster.models.groups import ResourceGroup
-from backendai.domain.compute.models.sessions import ComputeSession, Kernel
+from backendai.domain.cluster.models import ResourceGroup
+from backendai.domain.compute.models import ComputeSession, Kernel
 from backendai.domain.compute.status import Status
 from backendai.portal.loops.loops import schedule_group
 from backendai.scheduler.options import Option

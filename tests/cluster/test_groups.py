@@ -12,7 +12,7 @@ from backendai.base.core.errors import Conflict, UserError
 from backendai.domain.accounts.models import KeyPair
 from backendai.domain.activity.models import AuditEntry
 from backendai.domain.cluster.groups.changes import change_group, create_group, default_group_of, delete_group
-from backendai.domain.cluster.models.groups import ResourceGroup
+from backendai.domain.cluster.models import ResourceGroup
 from backendai.domain.compute.services.launching.create import create_session
 from backendai.domain.compute.spec import SessionSpec
 from tests.cast import Cast

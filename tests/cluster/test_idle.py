@@ -19,7 +19,7 @@ from backendai.domain.cluster.idle.checkers import (
     read_holding,
     write_checker,
 )
-from backendai.domain.cluster.models.groups import IdleBinding, IdleChecker
+from backendai.domain.cluster.models import IdleBinding, IdleChecker
 from tests.cast import Cast
 from tests.factories import make_group
 

@@ -12,7 +12,7 @@ from backendai.base.core.errors import NotFound, UserError
 from backendai.base.wire.messages import JoinUp
 from backendai.domain.activity.models import AuditEntry
 from backendai.domain.cluster.joining import create_join_token, join_agent
-from backendai.domain.cluster.models.groups import Agent, JoinToken
+from backendai.domain.cluster.models import Agent, JoinToken
 from backendai.domain.cluster.services import agent_of_token
 from tests.factories import make_group
 

@@ -18,7 +18,7 @@ from backendai.agent.jobs.handlers import JobHandler, JobProgress, Outcome, job_
 from backendai.base.core.errors import NotFound
 from backendai.base.wire.node_jobs import JobState, NodeJobReport, NodeJobSpec
 from backendai.domain.catalog.models import ImageOnAgent
-from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.cluster.models import Agent
 from backendai.domain.cluster.node_jobs import kind_named, orders_of, register, unregister
 from tests.agent.memory_backend import MemoryBackend
 from tests.agent.next_door import NextDoor

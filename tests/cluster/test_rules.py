@@ -10,7 +10,7 @@ from django.core.checks import run_checks
 from django.core.exceptions import ValidationError
 
 from backendai.domain.cluster.groups.rules import strategies
-from backendai.domain.cluster.models.groups import ResourceGroup
+from backendai.domain.cluster.models import ResourceGroup
 from backendai.scheduler.options import Option
 from backendai.scheduler.sequences import SEQUENCES
 

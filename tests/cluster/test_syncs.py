@@ -15,8 +15,7 @@ from pydantic import ValidationError
 from backendai.base.core.errors import UserError
 from backendai.base.core.slots import Slots
 from backendai.base.wire.messages import KernelReport, Note, SyncUp
-from backendai.domain.cluster.models.groups import Agent
-from backendai.domain.cluster.models.site import SlotType
+from backendai.domain.cluster.models import Agent, SlotType
 from backendai.domain.cluster.services import mark_lost, record_sync, record_syncs
 from backendai.domain.cluster.slot_types import change_slot_type, check_steps
 from backendai.portal.agents.views import is_too_much

@@ -11,7 +11,7 @@ from django.db.models import F
 from django.utils import timezone
 
 from backendai.base.db.bulk import among, insert_rows, update_returning, update_rows
-from backendai.domain.compute.models.sessions import ComputeSession, Kernel, SchedulingRecord
+from backendai.domain.compute.models import ComputeSession, Kernel, SchedulingRecord
 from backendai.domain.compute.services.status.moves import StatusCause, move
 from backendai.domain.compute.status import Phase, Status
 from tests.cast import Cast

@@ -12,8 +12,8 @@ import pytest
 from django.test import Client
 
 from backendai.base.wire.bundles import BundleDown
-from backendai.domain.cluster.models.groups import Agent
-from backendai.domain.compute.models.sessions import Kernel
+from backendai.domain.cluster.models import Agent
+from backendai.domain.compute.models import Kernel
 from backendai.domain.compute.services.records.logs import saved_log
 from backendai.domain.compute.status import Status
 from tests.cast import Cast

@@ -14,8 +14,8 @@ from backendai.base.core.errors import UserError
 from backendai.base.core.slots import Slots
 from backendai.base.wire.cluster_network import ClusterNetwork, most_networks, subnet_of
 from backendai.base.wire.messages import KernelState
-from backendai.domain.cluster.models.groups import Agent
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.cluster.models import Agent
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.agents.kernel_specs import spec_for
 from backendai.domain.compute.services.agents.node_view import WorkRequest, work_for_each
 from backendai.domain.compute.services.life.reports import kernel_reported

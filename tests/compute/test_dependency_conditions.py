@@ -6,7 +6,7 @@ import pytest
 from django.utils import timezone
 
 from backendai.base.core.errors import UserError
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.life.ending import cancel_dependents
 from backendai.domain.planning.queue import dependencies_of
 from backendai.scheduler.gates import unmet

@@ -11,8 +11,8 @@ from django.test import Client
 from django.utils import timezone
 
 from backendai.base.wire.bundles import BundledLog
-from backendai.domain.cluster.models.groups import Agent
-from backendai.domain.compute.models.sessions import EarlierLog, Kernel, KernelLog
+from backendai.domain.cluster.models import Agent
+from backendai.domain.compute.models import EarlierLog, Kernel, KernelLog
 from backendai.domain.compute.services.records.logs import MOST_EARLIER, save_log, save_logs, saved_log
 from backendai.domain.compute.services.records.retention import delete_logs_beyond_share, delete_old_logs
 from tests.api.callers import Caller

@@ -12,7 +12,7 @@ from backendai.base.core.errors import Conflict, NotAllowed, UserError
 from backendai.base.wire.messages import KernelState
 from backendai.domain.accounts.models import ResourcePolicy, User
 from backendai.domain.activity.models import AuditEntry
-from backendai.domain.compute.models.sessions import ComputeSession, SchedulingRecord, SessionNotice
+from backendai.domain.compute.models import ComputeSession, SchedulingRecord, SessionNotice
 from backendai.domain.compute.services.life.end_times import latest_end, set_end
 from backendai.domain.compute.services.life.ending import terminate_session
 from backendai.domain.compute.services.life.reports import kernel_reported

@@ -13,8 +13,8 @@ from django.utils import timezone
 
 from backendai.base.core.errors import UserError
 from backendai.domain.activity.models import AuditEntry
-from backendai.domain.cluster.models.groups import Agent
-from backendai.domain.compute.models.sessions import Allocation, ComputeSession
+from backendai.domain.cluster.models import Agent
+from backendai.domain.compute.models import Allocation, ComputeSession
 from backendai.domain.compute.services.life.ending import terminate_session
 from backendai.domain.compute.services.life.ending_many import MOST_ENDED, terminate_sessions
 from tests.cast import Cast

@@ -10,9 +10,9 @@ from django.utils import timezone
 
 from backendai.base.core.errors import UserError
 from backendai.base.wire.messages import KernelReport, KernelState
-from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.cluster.models import Agent
 from backendai.domain.compute.auditing import World, run_checks
-from backendai.domain.compute.models.sessions import Allocation, ComputeSession, Kernel, SchedulingRecord
+from backendai.domain.compute.models import Allocation, ComputeSession, Kernel, SchedulingRecord
 from backendai.domain.compute.services.agents.kernel_specs import spec_for
 from backendai.domain.compute.services.agents.node_view import WorkRequest, has_work, work_for, work_for_each
 from backendai.domain.compute.services.life.ending import terminate_session

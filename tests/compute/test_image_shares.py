@@ -17,7 +17,7 @@ from backendai.domain.activity.models import AuditEntry
 from backendai.domain.catalog.models import Image, ImageShare
 from backendai.domain.catalog.shares import projects_to_share_with, share_image, take_back_image
 from backendai.domain.cluster.site import change_site
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.images.own_images import delete_own_image
 from backendai.domain.compute.status import Status
 from backendai.portal.web.launch.fields.environments import offer_for

@@ -6,7 +6,7 @@ import pytest
 
 from backendai.base.core.errors import Conflict, UserError
 from backendai.domain.accounts.models import ResourcePolicy
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.agents.kernel_specs import spec_for
 from backendai.domain.compute.services.apps.of_session import apps_of
 from backendai.domain.compute.services.launching.create import launch_many

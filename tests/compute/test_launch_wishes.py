@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from backendai.base.core.errors import Conflict, UserError
 from backendai.domain.accounts.models import ResourcePolicy
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.launching.create import create_session
 from backendai.domain.compute.spec import SessionSpec
 from backendai.domain.compute.status import Result, Status

@@ -23,7 +23,7 @@ from backendai.domain.catalog.registries import write_registry
 from backendai.domain.catalog.services import record_images
 from backendai.domain.catalog.shares import share_image
 from backendai.domain.catalog.tags import remove_tag, tags_that_stayed, try_old_ones_again, waiting_removals
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.images.commit_reports import mark_unwanted
 from backendai.domain.compute.services.images.own_images import delete_own_image, remove_left_tags
 from backendai.domain.compute.services.launching.purging import purge_user

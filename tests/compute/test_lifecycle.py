@@ -12,8 +12,8 @@ from backendai.base.core.errors import Conflict, NotFound, UserError
 from backendai.base.core.slots import Slots
 from backendai.base.wire.messages import KernelSighting, KernelState
 from backendai.domain.catalog.models import ImageOnAgent
-from backendai.domain.cluster.models.groups import Agent
-from backendai.domain.compute.models.sessions import Allocation, ComputeSession, Kernel, SchedulingRecord
+from backendai.domain.cluster.models import Agent
+from backendai.domain.compute.models import Allocation, ComputeSession, Kernel, SchedulingRecord
 from backendai.domain.compute.services.agents.kernel_specs import spec_for
 from backendai.domain.compute.services.agents.node_view import work_for
 from backendai.domain.compute.services.launching.create import create_session

@@ -16,8 +16,8 @@ from backendai.base.core.errors import Conflict
 from backendai.base.wire.messages import KernelState
 from backendai.domain.accounts.models import ResourcePolicy, User
 from backendai.domain.activity.models import AuditEntry
-from backendai.domain.cluster.models.groups import Agent
-from backendai.domain.compute.models.sessions import Allocation, ComputeSession, Kernel
+from backendai.domain.cluster.models import Agent
+from backendai.domain.compute.models import Allocation, ComputeSession, Kernel
 from backendai.domain.compute.services.launching.create import create_session
 from backendai.domain.compute.services.life.reports import kernel_reported
 from backendai.domain.compute.services.placing.place import Assignment, place_sessions

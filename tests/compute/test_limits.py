@@ -15,7 +15,7 @@ from backendai.base.core.slots import Slots
 from backendai.domain.accounts.models import ResourcePolicy
 from backendai.domain.accounts.policies.applicable import limited_holders
 from backendai.domain.activity.models import AuditEntry
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.launching.create import create_session
 from backendai.domain.compute.services.life.ending import end_sessions
 from backendai.domain.compute.services.requests.limits import limit_views, recheck

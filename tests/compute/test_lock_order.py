@@ -14,8 +14,8 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from backendai.base.wire.messages import KernelReport, KernelState
-from backendai.domain.cluster.models.groups import Agent
-from backendai.domain.compute.models.sessions import Kernel
+from backendai.domain.cluster.models import Agent
+from backendai.domain.compute.models import Kernel
 from backendai.domain.compute.services.life import ending
 from backendai.domain.compute.services.life.ending import terminate_session
 from backendai.domain.compute.services.life.reports import kernel_reported

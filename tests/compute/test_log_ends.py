@@ -10,7 +10,7 @@ from django.conf import LazySettings
 from django.utils import timezone
 
 from backendai.base.wire.messages import KernelState
-from backendai.domain.compute.models.sessions import ComputeSession, Kernel, KernelLog
+from backendai.domain.compute.models import ComputeSession, Kernel, KernelLog
 from backendai.domain.compute.services.life.reports import kernel_reported
 from backendai.domain.compute.services.records.log_ends import ends_of_logs, last_lines, why_no_logs
 from backendai.domain.compute.services.records.logs import LARGEST

@@ -14,7 +14,7 @@ from django.utils import timezone
 from backendai.base.core.errors import UserError
 from backendai.base.wire.messages import KernelState
 from backendai.domain.accounts.models import Dotfile
-from backendai.domain.compute.models.sessions import ComputeSession, SessionMount
+from backendai.domain.compute.models import ComputeSession, SessionMount
 from backendai.domain.compute.services.agents.kernel_specs import spec_for, specs_for
 from backendai.domain.compute.services.agents.manifests import manifest_of, mounts_of, read_manifest
 from backendai.domain.compute.services.launching.create import create_session

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from backendai.base.core.errors import UserError
 from backendai.base.core.session_kinds import KINDS, USUAL_KIND
-from backendai.domain.cluster.models.groups import ResourceGroup
+from backendai.domain.cluster.models import ResourceGroup
 from backendai.domain.compute.status import Status
 from backendai.domain.planning.snapshot import read_snapshot
 from backendai.portal.web.frame.kind_words import kinds_to_launch, words_of

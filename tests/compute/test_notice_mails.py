@@ -12,7 +12,7 @@ from django.core.mail import EmailMessage
 from django.utils import timezone
 
 from backendai.domain.activity.notices import choose
-from backendai.domain.compute.models.sessions import SessionNotice
+from backendai.domain.compute.models import SessionNotice
 from backendai.domain.compute.services.life.ending import end_sessions
 from backendai.domain.compute.services.notices.mails import has_mails, send_mails
 from backendai.domain.compute.services.status.moves import StatusCause

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from backendai.base.wire.messages import KernelState
 from backendai.domain.accounts.models import User
-from backendai.domain.compute.models.sessions import ComputeSession, SessionNotice
+from backendai.domain.compute.models import ComputeSession, SessionNotice
 from backendai.domain.compute.services.life.draining import cancel_drain, start_drain
 from backendai.domain.compute.services.life.ending import end_sessions, terminate_session
 from backendai.domain.compute.services.life.reports import kernel_reported

@@ -26,9 +26,9 @@ from backendai.domain.catalog.pulls import start_pull
 from backendai.domain.catalog.registries import write_registry
 from backendai.domain.catalog.registry_access import access_for, client_of
 from backendai.domain.catalog.services import record_images
-from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.cluster.models import Agent
 from backendai.domain.cluster.node_jobs import kind_named, orders_of
-from backendai.domain.compute.models.sessions import ComputeSession, ImageCommit, SchedulingRecord
+from backendai.domain.compute.models import ComputeSession, ImageCommit, SchedulingRecord
 from backendai.domain.compute.services.images.commit_reports import commit_reported, commit_spec, mark_unwanted
 from backendai.domain.compute.services.images.commits import follow_commits, start_commit
 from backendai.domain.compute.services.images.own_images import delete_own_image, own_images, rename_own_image

@@ -11,8 +11,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from backendai.domain.cluster.models.groups import Agent
-from backendai.domain.compute.models.sessions import Allocation, ComputeSession, Kernel, SchedulingRecord
+from backendai.domain.cluster.models import Agent
+from backendai.domain.compute.models import Allocation, ComputeSession, Kernel, SchedulingRecord
 from backendai.domain.compute.services.placing.place import Assignment, place_sessions
 from backendai.domain.compute.status import Status
 from tests.cast import Cast

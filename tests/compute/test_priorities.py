@@ -9,7 +9,7 @@ from django.urls import reverse
 from backendai.base.core.errors import Conflict, UserError
 from backendai.domain.accounts.models import ResourcePolicy, User
 from backendai.domain.activity.models import AuditEntry
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.launching.priorities import set_priority
 from tests.cast import Cast
 from tests.factories import make_running_session, make_session

@@ -11,9 +11,7 @@ from django.utils import timezone
 from backendai.domain.activity.models import AuditEntry
 from backendai.domain.activity.notices import NoticeKind, choices_of
 from backendai.domain.cluster.site import change_site
-from backendai.domain.compute.models.apps import PublicFor
-from backendai.domain.compute.models.notices import SessionNotice
-from backendai.domain.compute.models.sessions import ComputeSession, PublicApp
+from backendai.domain.compute.models import ComputeSession, PublicApp, PublicFor, SessionNotice
 from backendai.domain.compute.services.apps.public import close_expired_apps, open_to_everybody, public_services
 from backendai.domain.compute.services.life.ending import terminate_session
 from backendai.portal.loops.mail_texts import mail_of

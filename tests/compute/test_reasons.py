@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from backendai.base.wire.messages import KernelState
-from backendai.domain.compute.models.sessions import ComputeSession, SchedulingRecord, SessionNotice
+from backendai.domain.compute.models import ComputeSession, SchedulingRecord, SessionNotice
 from backendai.domain.compute.reasons import REASONS
 from backendai.domain.compute.services.life.reports import kernel_reported
 from backendai.domain.compute.status import Outcome, Status

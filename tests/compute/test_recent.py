@@ -12,7 +12,7 @@ from backendai.base.core.errors import Conflict, NotFound, UserError
 from backendai.base.core.secret_names import looks_secret
 from backendai.domain.accounts.models import User
 from backendai.domain.activity.models import AuditEntry
-from backendai.domain.compute.models.sessions import ComputeSession, LaunchRecord
+from backendai.domain.compute.models import ComputeSession, LaunchRecord
 from backendai.domain.compute.services.launching.purging import purge_user
 from backendai.domain.compute.services.launching.recent import (
     KEPT,

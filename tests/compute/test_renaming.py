@@ -7,7 +7,7 @@ from django.test import Client
 
 from backendai.base.core.errors import Conflict, UserError
 from backendai.domain.activity.models import AuditEntry
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.launching.renaming import rename_session
 from tests.cast import Cast
 from tests.factories import make_session

@@ -10,9 +10,9 @@ from django.utils import timezone
 
 from backendai.base.core.errors import NotFound, UserError
 from backendai.base.wire.messages import KernelState
-from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.cluster.models import Agent
 from backendai.domain.compute.auditing import World, run_checks
-from backendai.domain.compute.models.sessions import ComputeSession, Kernel
+from backendai.domain.compute.models import ComputeSession, Kernel
 from backendai.domain.compute.services.agents.kernel_specs import spec_for
 from backendai.domain.compute.services.agents.node_view import WorkRequest, has_work, work_for_each
 from backendai.domain.compute.services.life.reports import kernel_reported

@@ -13,7 +13,7 @@ from backendai.agent.backends.simulated.backend import SimulatedBackend
 from backendai.base.core.errors import UserError
 from backendai.base.core.slots import Slots
 from backendai.domain.accounts.models import ResourcePolicy
-from backendai.domain.compute.models.sessions import Allocation, ComputeSession
+from backendai.domain.compute.models import Allocation, ComputeSession
 from backendai.domain.compute.services.agents.kernel_specs import spec_for
 from backendai.domain.compute.services.agents.manifests import read_manifest
 from backendai.domain.compute.services.agents.node_view import WorkRequest, work_for_each

@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from backendai.base.core.errors import Conflict, UserError
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.launching.create import create_session
 from backendai.domain.compute.services.launching.recent import parameters_of
 from backendai.domain.compute.spec import LaunchFile, MountRequest, RoleSpec, SessionSpec

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from backendai.base.core.durations import describe_duration
 from backendai.base.wire.messages import KernelState
-from backendai.domain.compute.models.sessions import ComputeSession, SchedulingRecord
+from backendai.domain.compute.models import ComputeSession, SchedulingRecord
 from backendai.domain.compute.services.life.reports import kernel_reported
 from backendai.domain.compute.services.status.steps import full_steps
 from tests.cast import Cast

@@ -15,7 +15,7 @@ from backendai.base.wire.tickets import Purpose
 from backendai.domain.accounts.models import ResourcePolicy, User
 from backendai.domain.catalog.models import Image, ImageOnAgent
 from backendai.domain.compute.auditing import CHECKS, World, violations_of
-from backendai.domain.compute.models.sessions import Allocation, ComputeSession
+from backendai.domain.compute.models import Allocation, ComputeSession
 from backendai.domain.compute.services.launching import system_sessions
 from backendai.domain.compute.services.launching.create import create_session
 from backendai.domain.compute.services.launching.system_sessions import end_unused, left_out, lost_folders, open_folders

@@ -11,7 +11,7 @@ import pytest
 from django.db import DatabaseError
 from django.utils import timezone
 
-from backendai.domain.compute.models.sessions import SessionTraffic
+from backendai.domain.compute.models import SessionTraffic
 from backendai.domain.compute.services.records import traffic
 from backendai.domain.compute.services.records.traffic import WRITTEN_EVERY, Meter, note_traffic
 from tests.cast import Cast

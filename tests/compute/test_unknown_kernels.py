@@ -13,8 +13,8 @@ from backendai.base.core.errors import Conflict, NotAllowed
 from backendai.base.wire.messages import KernelSighting, KernelState, SyncDown
 from backendai.base.wire.messages import UnknownKernel as Told
 from backendai.domain.activity.models import AuditEntry
-from backendai.domain.cluster.models.groups import Agent
-from backendai.domain.compute.models.sessions import Allocation, ComputeSession, Kernel, UnknownKernel
+from backendai.domain.cluster.models import Agent
+from backendai.domain.compute.models import Allocation, ComputeSession, Kernel, UnknownKernel
 from backendai.domain.compute.services.agents.adopting import adopt_session
 from backendai.domain.compute.services.agents.kernel_specs import spec_for
 from backendai.domain.compute.services.agents.node_view import work_for

@@ -16,7 +16,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from backendai.domain.accounts.models import User
-from backendai.domain.compute.models.sessions import UnknownKernel
+from backendai.domain.compute.models import UnknownKernel
 from backendai.domain.compute.services.agents.unknown_kernels import remove_unknown
 from backendai.domain.compute.services.notices.unknown_notifications import (
     has_unknown_mails,

@@ -11,7 +11,7 @@ from django.db import connection
 from django.utils import timezone
 
 from backendai.domain.compute.auditing import World, run_checks
-from backendai.domain.compute.models.sessions import SchedulingRecord
+from backendai.domain.compute.models import SchedulingRecord
 from backendai.domain.compute.services.life.ending import terminate_session
 from backendai.domain.compute.services.placing import waits
 from backendai.domain.compute.services.placing.waits import Waiting, note_waits

@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from backendai.base.wire import browser
-from backendai.domain.compute.models.sessions import ComputeSession, SchedulingRecord
+from backendai.domain.compute.models import ComputeSession, SchedulingRecord
 from backendai.domain.compute.services.life.ending import terminate_session
 from backendai.domain.compute.services.placing.waits import Waiting, note_waits
 from tests.cast import Cast

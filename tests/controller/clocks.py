@@ -9,8 +9,8 @@ from unittest import mock
 from django.utils import timezone
 
 from backendai.base.wire.messages import SyncUp
-from backendai.domain.cluster.models.groups import Agent, Reachability
-from backendai.domain.compute.models.sessions import ComputeSession, Kernel, SchedulingRecord
+from backendai.domain.cluster.models import Agent, Reachability
+from backendai.domain.compute.models import ComputeSession, Kernel, SchedulingRecord
 from backendai.portal.loops.repair.rounds import repair
 
 

@@ -12,7 +12,7 @@ from celery.beat import ScheduleEntry
 from django.utils import timezone
 
 from backendai.celery import app
-from backendai.domain.cluster.models.groups import Agent, PassLease
+from backendai.domain.cluster.models import Agent, PassLease
 from backendai.domain.cluster.services import last_pass_at, reachable_since, record_reachability, take_lease
 from backendai.ops.beat import SteadyScheduler
 from backendai.portal.loops import clock, folders, idle, loops

@@ -7,9 +7,9 @@ from django.utils import timezone
 
 from backendai.base.core.errors import Conflict, UserError
 from backendai.base.wire.messages import KernelSighting, KernelState
-from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.cluster.models import Agent
 from backendai.domain.cluster.services import record_sync
-from backendai.domain.compute.models.sessions import Allocation, ComputeSession, SchedulingRecord
+from backendai.domain.compute.models import Allocation, ComputeSession, SchedulingRecord
 from backendai.domain.compute.services.agents.node_view import work_for
 from backendai.domain.compute.services.life.draining import cancel_drain, move_agent, start_drain
 from backendai.domain.compute.services.life.reports import kernel_reported

@@ -19,7 +19,7 @@ from backendai.base.paths.storage_layout import DATA, Marker, folder_path, write
 from backendai.base.wire.tickets import public_key_of
 from backendai.domain.activity.jobs import cancel_job
 from backendai.domain.activity.models import BackgroundJob
-from backendai.domain.compute.models.sessions import ComputeSession, HomeKeep, Kernel
+from backendai.domain.compute.models import ComputeSession, HomeKeep, Kernel
 from backendai.domain.compute.services.life.ending import end_sessions, terminate_session
 from backendai.domain.compute.services.life.home_retention import homes_being_kept, keep_home
 from backendai.domain.compute.services.status.moves import StatusCause

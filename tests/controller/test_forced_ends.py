@@ -10,9 +10,9 @@ import pytest
 
 from backendai.base.wire.broker.queues import CONTROL_QUEUE
 from backendai.base.wire.messages import Note
-from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.cluster.models import Agent
 from backendai.domain.cluster.services import record_sync
-from backendai.domain.compute.models.sessions import Allocation, Kernel
+from backendai.domain.compute.models import Allocation, Kernel
 from backendai.domain.compute.services.life.ending import terminate_session
 from backendai.domain.compute.status import Status
 from backendai.ops.auditing import World, run_checks

@@ -15,14 +15,14 @@ from backendai.celery import app
 from backendai.domain.activity.models import AuditEntry
 from backendai.domain.activity.notices import NoticeKind
 from backendai.domain.cluster.idle.checkers import Places, delete_checker, write_checker
-from backendai.domain.cluster.models.groups import Agent, IdleChecker, Reachability
+from backendai.domain.cluster.models import Agent, IdleChecker, Reachability
 from backendai.domain.cluster.services import last_pass_at, take_lease
 from backendai.domain.compute.auditing import World, run_checks
-from backendai.domain.compute.models.commits import ImageCommit
-from backendai.domain.compute.models.sessions import (
+from backendai.domain.compute.models import (
     Allocation,
     ComputeSession,
     IdleWarning,
+    ImageCommit,
     Kernel,
     SessionNotice,
     SessionTraffic,

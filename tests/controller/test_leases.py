@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from backendai.domain.cluster.models.groups import PassLease
+from backendai.domain.cluster.models import PassLease
 from backendai.portal.loops import loops
 
 pytestmark = pytest.mark.django_db

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from backendai.base.wire.messages import KernelState
 from backendai.domain.accounts.models import ResourcePolicy
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.life.ending import end_sessions
 from backendai.domain.compute.services.life.reports import kernel_reported
 from backendai.domain.compute.services.status.moves import StatusCause

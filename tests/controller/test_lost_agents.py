@@ -13,9 +13,9 @@ from pytest_django.live_server_helper import LiveServer
 
 from backendai.base.wire.messages import JoinUp
 from backendai.domain.cluster.joining import create_join_token, join_agent
-from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.cluster.models import Agent
 from backendai.domain.cluster.services import record_sync
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.portal.loops.repair import reachability
 from backendai.portal.loops.repair.reachability import door_answers
 from backendai.portal.loops.repair.rounds import repair

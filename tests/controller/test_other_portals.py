@@ -13,7 +13,7 @@ from django.utils import timezone
 from redis import Redis
 
 from backendai.domain.cluster.epochs import has_other_portal
-from backendai.domain.cluster.models.groups import DatabaseEpoch
+from backendai.domain.cluster.models import DatabaseEpoch
 from backendai.ops.doctor import portal
 from backendai.portal.loops.repair.rounds import RULES, watch_for_others
 from backendai.portal.web.dashboard.health import health

@@ -15,7 +15,7 @@ from backendai.agent.backends.docker.engine import Engine
 from backendai.agent.backends.docker.images import Images
 from backendai.base.wire.messages import PROTOCOL
 from backendai.domain.cluster.joining import digest_of
-from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.cluster.models import Agent
 from backendai.domain.compute.status import Status
 from backendai.portal.loops.repair.lost_agents import end_lost_sessions, mark_silent_agents
 from bench.many_agents.messages import FleetNode, FleetUp

@@ -13,8 +13,8 @@ from backendai.agent.kernel_index import Roster
 from backendai.agent.kernel_queues import Claim
 from backendai.agent.loop.ends import Ends
 from backendai.base.wire.messages import KernelState
-from backendai.domain.cluster.models.groups import Agent
-from backendai.domain.compute.models.sessions import Allocation, Kernel, SchedulingRecord
+from backendai.domain.cluster.models import Agent
+from backendai.domain.compute.models import Allocation, Kernel, SchedulingRecord
 from backendai.domain.compute.services.agents.node_view import work_for
 from backendai.domain.compute.services.life.ending import terminate_session
 from backendai.domain.compute.services.life.reports import kernel_reported

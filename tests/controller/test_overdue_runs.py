@@ -11,7 +11,7 @@ import pytest
 from backendai.base.db.bulk import among
 from backendai.base.wire.messages import KernelState
 from backendai.domain.accounts.models import ResourcePolicy
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.life.end_times import set_end
 from backendai.domain.compute.services.life.reports import kernel_reported
 from backendai.domain.compute.status import Status

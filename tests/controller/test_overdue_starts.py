@@ -10,9 +10,9 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from backendai.base.wire.messages import KernelState
-from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.cluster.models import Agent
 from backendai.domain.cluster.services import record_sync
-from backendai.domain.compute.models.sessions import Allocation, ComputeSession
+from backendai.domain.compute.models import Allocation, ComputeSession
 from backendai.domain.compute.services.agents.kernel_specs import spec_for
 from backendai.domain.compute.services.agents.node_view import work_for
 from backendai.domain.compute.services.life.ending import Ended, end_each, terminate_session

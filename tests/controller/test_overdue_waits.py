@@ -11,8 +11,8 @@ from django.utils import timezone
 
 from backendai.base.wire.messages import KernelState
 from backendai.domain.accounts.sign_in.revocation import set_active
-from backendai.domain.cluster.models.groups import ResourceGroup
-from backendai.domain.compute.models.sessions import ComputeSession, SchedulingRecord
+from backendai.domain.cluster.models import ResourceGroup
+from backendai.domain.compute.models import ComputeSession, SchedulingRecord
 from backendai.domain.compute.services.launching.priorities import set_priority
 from backendai.domain.compute.services.launching.renaming import rename_session
 from backendai.domain.compute.services.life.ending import Ended, end_each, terminate_session

@@ -15,9 +15,9 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from backendai.base.wire.messages import Note
-from backendai.domain.cluster.models.groups import ResourceGroup
+from backendai.domain.cluster.models import ResourceGroup
 from backendai.domain.cluster.services import record_sync
-from backendai.domain.compute.models.sessions import Allocation, ComputeSession, Kernel, SchedulingRecord
+from backendai.domain.compute.models import Allocation, ComputeSession, Kernel, SchedulingRecord
 from backendai.domain.compute.services.placing.free_capacity import FreeCapacity
 from backendai.domain.compute.status import Status
 from backendai.domain.planning import deciding, queue

@@ -10,8 +10,8 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from backendai.domain.cluster.models.groups import ResourceGroup
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.cluster.models import ResourceGroup
+from backendai.domain.compute.models import ComputeSession
 from backendai.portal.loops import loops
 from tests.cast import make_cast
 from tests.factories import make_group, make_session

@@ -16,8 +16,8 @@ from django.utils import timezone
 from backendai.base.wire.messages import JoinUp, SyncUp
 from backendai.base.wire.usage import KernelUsage, UsageReport
 from backendai.domain.cluster.joining import create_join_token, join_agent
-from backendai.domain.cluster.models.groups import Agent
-from backendai.domain.compute.models.sessions import Kernel, SessionTraffic
+from backendai.domain.cluster.models import Agent
+from backendai.domain.compute.models import Kernel, SessionTraffic
 from backendai.domain.compute.services.records.traffic import note_work
 from backendai.domain.usage.models import UsageSample
 from backendai.portal.agents import usage as door

@@ -9,7 +9,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from backendai.base.wire.tickets import Purpose
-from backendai.domain.compute.models.sessions import ComputeSession, Kernel
+from backendai.domain.compute.models import ComputeSession, Kernel
 from backendai.domain.compute.status import Status
 from backendai.gates.gateways.reach import reach, still_visible
 from backendai.gates.gateways.targets import Denied

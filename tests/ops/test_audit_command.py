@@ -10,7 +10,7 @@ from django.core.management import call_command
 from django.db.models import F
 
 from backendai.agent.loop.machine import boot_id
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.ops.management.commands import audit
 from tests.cast import Cast
 from tests.factories import make_agent, make_running_session

@@ -25,7 +25,7 @@ from backendai.base.db.database_faults import is_full
 from backendai.base.wire.messages import JoinUp
 from backendai.domain.accounts.services import create_token
 from backendai.domain.cluster.joining import create_join_token, join_agent
-from backendai.domain.compute.models.sessions import ComputeSession, Kernel
+from backendai.domain.compute.models import ComputeSession, Kernel
 from backendai.domain.compute.status import Status
 from backendai.ops.run.console import LogFile
 from backendai.portal.http import database_away

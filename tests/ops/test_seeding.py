@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from backendai.domain.accounts.models import User
 from backendai.domain.catalog.models import Image
-from backendai.domain.cluster.models.groups import ResourceGroup
+from backendai.domain.cluster.models import ResourceGroup
 from backendai.domain.compute.status import Status
 from backendai.ops.tools.seeding import seed
 from backendai.portal.loops.group_pass import schedule

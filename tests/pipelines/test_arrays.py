@@ -10,8 +10,7 @@ from django.utils import timezone
 
 from backendai.base.core.errors import Conflict, UserError
 from backendai.domain.activity.notices import NoticeKind
-from backendai.domain.compute.models.notices import SessionNotice
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession, SessionNotice
 from backendai.domain.compute.status import Status as SessionStatus
 from backendai.domain.pipelines.models import Attempt, Run, Status, Task
 from backendai.domain.pipelines.services.changing import cancel_run, pause_run, resume_run, retry_failed

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from backendai.domain.compute.models.sessions import ComputeSession, Kernel
+from backendai.domain.compute.models import ComputeSession, Kernel
 from backendai.domain.pipelines.comparing import differences, last_good
 from backendai.domain.pipelines.models import Run
 from tests.cast import Cast

@@ -15,8 +15,7 @@ from django.utils import timezone
 from backendai.base.core.errors import UserError
 from backendai.base.core.written_documents import read_document
 from backendai.domain.accounts.models import KeyPair, User
-from backendai.domain.compute.models.launch_records import SessionFile
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession, SessionFile
 from backendai.domain.compute.services.launching.purging import purge_user
 from backendai.domain.compute.services.launching.recent import recent_launches
 from backendai.domain.compute.spec import SessionSpec

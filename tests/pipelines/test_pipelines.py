@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.status.moves import StatusCause, move
 from backendai.domain.compute.status import Phase
 from backendai.domain.compute.status import Status as SessionStatus

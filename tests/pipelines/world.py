@@ -9,7 +9,7 @@ from typing import Any
 from django.utils import timezone
 
 from backendai.domain.accounts.models import User
-from backendai.domain.compute.models.sessions import ComputeSession, Kernel
+from backendai.domain.compute.models import ComputeSession, Kernel
 from backendai.domain.compute.services.status.moves import StatusCause, move, move_kernels
 from backendai.domain.compute.status import Phase, Result, Status
 from backendai.domain.pipelines.models import Run, State, Task

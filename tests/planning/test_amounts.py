@@ -14,8 +14,8 @@ from backendai.base.core.slots import Slots
 from backendai.domain.accounts.models import Project, ResourcePolicy
 from backendai.domain.accounts.policies.applicable import DOMAIN, KEY_PAIR, PROJECT, USER, key_of
 from backendai.domain.catalog.models import Image
-from backendai.domain.cluster.models.groups import SiteSetting
-from backendai.domain.compute.models.sessions import Allocation
+from backendai.domain.cluster.models import SiteSetting
+from backendai.domain.compute.models import Allocation
 from backendai.domain.compute.services.requests.limits import limit_views
 from backendai.domain.compute.services.status.ledger import occupied_by_agent
 from backendai.domain.compute.status import Status

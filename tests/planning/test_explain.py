@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from backendai.base.core.errors import UserError
-from backendai.domain.cluster.models.groups import Agent, ResourceGroup
-from backendai.domain.compute.models.sessions import ComputeSession, Kernel
+from backendai.domain.cluster.models import Agent, ResourceGroup
+from backendai.domain.compute.models import ComputeSession, Kernel
 from backendai.domain.compute.services.launching.create import create_session
 from backendai.domain.compute.spec import SessionSpec
 from backendai.domain.compute.status import Status

@@ -12,8 +12,8 @@ from django.utils import timezone
 
 from backendai.base.core.slots import Slots
 from backendai.domain.catalog.models import ImageOnAgent
-from backendai.domain.cluster.models.groups import Agent, ResourceGroup
-from backendai.domain.compute.models.sessions import ComputeSession, Kernel
+from backendai.domain.cluster.models import Agent, ResourceGroup
+from backendai.domain.compute.models import ComputeSession, Kernel
 from backendai.domain.compute.status import Status
 from backendai.domain.planning import queue
 from backendai.domain.planning.snapshot import read_picture, read_snapshot

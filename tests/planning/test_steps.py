@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from django.utils import timezone
 
-from backendai.domain.compute.models.sessions import SchedulingRecord
+from backendai.domain.compute.models import SchedulingRecord
 from backendai.domain.planning.apply import apply_plan
 from backendai.domain.planning.snapshot import read_snapshot
 from backendai.domain.planning.steps import shown_steps

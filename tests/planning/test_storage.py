@@ -9,7 +9,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from backendai.domain.cluster.models.groups import ResourceGroup
+from backendai.domain.cluster.models import ResourceGroup
 from backendai.domain.compute.spec import MountRequest, SessionSpec
 from backendai.domain.planning.explain import Verdict
 from backendai.domain.planning.preview import preview

@@ -12,8 +12,8 @@ from django.utils.translation import gettext, override
 
 from backendai.base.wire.messages import KernelState
 from backendai.domain.catalog.models import Image
-from backendai.domain.cluster.models.groups import Agent
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.cluster.models import Agent
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.life.ending import terminate_session
 from backendai.domain.compute.services.life.reports import kernel_reported
 from backendai.domain.compute.services.records.logs import save_log

@@ -11,8 +11,8 @@ from asgiref.sync import sync_to_async
 from django.contrib.sessions.models import Session
 
 from backendai.domain.accounts.models import AccessToken
-from backendai.domain.cluster.models.groups import Agent
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.cluster.models import Agent
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.life.ending import terminate_session
 from backendai.portal.realtime import terminal as terminals
 from tests.cast import Cast

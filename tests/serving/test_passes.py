@@ -11,8 +11,8 @@ from django.utils import timezone
 
 from backendai.base.core.errors import Conflict, UserError
 from backendai.domain.accounts.sign_in.revocation import set_active
-from backendai.domain.cluster.models.groups import Agent
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.cluster.models import Agent
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.life.ending import terminate_session
 from backendai.domain.compute.status import LIVE
 from backendai.domain.serving.endpoint_table import read_table

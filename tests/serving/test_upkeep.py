@@ -12,8 +12,8 @@ from django.utils import timezone
 from backendai.base.core.messages import Message
 from backendai.domain.accounts.models import ResourcePolicy
 from backendai.domain.activity.notices import choose
-from backendai.domain.cluster.models.groups import Agent
-from backendai.domain.compute.models.sessions import ComputeSession, SessionNotice
+from backendai.domain.cluster.models import Agent
+from backendai.domain.compute.models import ComputeSession, SessionNotice
 from backendai.domain.serving import endpoint_table
 from backendai.domain.serving.models import Endpoint, EndpointNotice, Replica, ScalingRecord, State
 from backendai.domain.serving.services import endpoints as endpoints_module

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from backendai.base.wire.messages import KernelState
 from backendai.domain.accounts.models import User
-from backendai.domain.compute.models.sessions import Kernel
+from backendai.domain.compute.models import Kernel
 from backendai.domain.compute.services.life.reports import kernel_reported
 from backendai.domain.compute.status import Status
 from backendai.domain.serving.auditing import SERVING_CHECKS

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.gates.sshgate import visit
 from tests.agent.prerequisites import need_program
 from tests.cast import Cast

@@ -27,8 +27,8 @@ from backendai.agent.kernel_index import Roster
 from backendai.base.wire.tickets import public_key_of
 from backendai.domain.accounts.models import User
 from backendai.domain.accounts.services.environments import add_ssh_key
-from backendai.domain.cluster.models.groups import Agent
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.cluster.models import Agent
+from backendai.domain.compute.models import ComputeSession
 from backendai.gates.sshgate.server import serving
 from tests.agent.specs import make_spec
 from tests.patience import patient

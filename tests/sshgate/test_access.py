@@ -19,7 +19,7 @@ from backendai.domain.accounts.services import environments
 from backendai.domain.accounts.services.environments import add_ssh_key
 from backendai.domain.accounts.ssh_keys import proof_text
 from backendai.domain.activity.models import AuditEntry
-from backendai.domain.compute.models.sessions import SessionSshKey
+from backendai.domain.compute.models import SessionSshKey
 from backendai.gates.gateways.site_keys import fingerprint_of, host_key, public_text
 from backendai.gates.gateways.ssh_access import folder_lines_for, key_of, lines_for, site_for
 from backendai.gates.gateways.targets import Denied

@@ -12,7 +12,7 @@ import asyncssh
 import pytest
 from asyncssh.packet import Boolean, Byte, String, UInt32
 
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.gates.sshgate.visit import MOST_CHANNELS
 from tests.patience import patient
 from tests.sshgate.stage import Stage, connect

@@ -13,7 +13,7 @@ import pytest
 
 from backendai.agent.backends.docker.backend import DockerBackend
 from backendai.agent.backends.shared import kit
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from tests.agent.conftest import backend, deployment, engine, new_spec  # noqa: F401
 from tests.agent.contract_tools import NewSpec
 from tests.cast import Cast

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from backendai.agent.backends.docker.backend import DockerBackend
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from tests.agent.conftest import backend, deployment, engine, new_spec  # noqa: F401
 from tests.agent.contract_tools import NewSpec
 from tests.cast import Cast

@@ -11,8 +11,8 @@ import pytest
 from backendai.agent.backends.native.backend import ProcessBackend
 from backendai.agent.mounts.hosts import StorageHosts
 from backendai.base.wire.messages import KernelState
-from backendai.domain.cluster.models.groups import Agent
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.cluster.models import Agent
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.launching.system_sessions import open_folders
 from backendai.domain.compute.services.life.reports import kernel_reported
 from backendai.domain.compute.services.requests.mount_specs import read_mounts

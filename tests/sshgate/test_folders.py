@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from backendai.base.wire.messages import KernelState
-from backendai.domain.cluster.models.groups import Agent
-from backendai.domain.compute.models.sessions import Allocation, ComputeSession
+from backendai.domain.cluster.models import Agent
+from backendai.domain.compute.models import Allocation, ComputeSession
 from backendai.domain.compute.services.life.reports import kernel_reported
 from backendai.gates.sshgate.files_only import only_files
 from backendai.gates.sshgate.link import GuestRefused

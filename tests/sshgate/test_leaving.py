@@ -13,7 +13,7 @@ import pytest
 
 from backendai.agent.guest import shells
 from backendai.base.wire.guest_frames import INPUT, frame
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from tests.patience import patient
 from tests.sshgate.stage import Stage, connect
 

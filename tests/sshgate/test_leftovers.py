@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.gates.sshgate import server
 from tests.patience import patient
 from tests.sshgate.stage import Stage

@@ -18,7 +18,7 @@ import pytest
 
 from backendai.agent.guest.link.sockets import SOCKET, connect
 from backendai.base.wire.guest_frames import EXIT, STDOUT, frame
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.gates.sshgate import link
 from tests.cast import Cast
 from tests.factories import make_running_session

@@ -11,7 +11,7 @@ from asyncssh.connection import SSHConnection
 from asyncssh.packet import Boolean, String
 
 from backendai.domain.activity.models import AuditEntry
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.gates.gateways.guard import Unknown
 from backendai.gates.sshgate import refusals
 from backendai.gates.sshgate.refusals import Refusals

@@ -14,7 +14,7 @@ import pytest
 from django.utils import timezone
 
 from backendai.domain.activity.models import AuditEntry
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from tests.cast import Cast
 from tests.factories import make_running_session
 from tests.patience import patient

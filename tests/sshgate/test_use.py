@@ -14,8 +14,8 @@ from asgiref.sync import sync_to_async
 from django.utils import timezone
 
 from backendai.domain.cluster.idle.checkers import Places, write_checker
-from backendai.domain.cluster.models.groups import IdleChecker
-from backendai.domain.compute.models.sessions import ComputeSession, SessionTraffic
+from backendai.domain.cluster.models import IdleChecker
+from backendai.domain.compute.models import ComputeSession, SessionTraffic
 from backendai.domain.compute.services.records.traffic import meter
 from backendai.domain.compute.status import Status
 from backendai.portal.loops import idle

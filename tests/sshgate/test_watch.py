@@ -14,7 +14,7 @@ from asgiref.sync import sync_to_async
 from django.db import InterfaceError
 
 from backendai.domain.activity.models import AuditEntry
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.gates.sshgate import visit
 from backendai.gates.sshgate.entrances import Entrance, ShellTarget, open_at
 from tests.cast import Cast

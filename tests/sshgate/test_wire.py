@@ -20,7 +20,7 @@ from asyncssh.constants import MSG_IGNORE
 from asyncssh.packet import Boolean, String
 from django.conf import settings
 
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.gates.gateways.ssh_access import key_of
 from backendai.gates.sshgate import server
 from backendai.gates.sshgate.connection import MOST_OFFERS

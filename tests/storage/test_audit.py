@@ -15,8 +15,7 @@ from backendai.domain.accounts import migrations
 from backendai.domain.accounts.models import User
 from backendai.domain.accounts.services import create_token
 from backendai.domain.compute.auditing import World, run_checks
-from backendai.domain.compute.models.mounts import SessionMount
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession, SessionMount
 from backendai.domain.compute.status import Status
 from backendai.domain.storage.models import Folder, FolderGrant, StorageHost
 from backendai.domain.storage.services import create_folder

@@ -10,7 +10,7 @@ from django.utils import timezone
 from backendai.base.core.errors import Conflict, NotAllowed, NotFound, UserError
 from backendai.domain.accounts.models import Membership, ResourcePolicy
 from backendai.domain.activity.models import AuditEntry
-from backendai.domain.compute.models.mounts import SessionMount
+from backendai.domain.compute.models import SessionMount
 from backendai.domain.storage.models import Folder, StorageHost
 from backendai.domain.storage.services import (
     clone_folder,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from backendai.base.wire.mounts import HostReport
-from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.cluster.models import Agent
 from backendai.domain.storage.host_reports import record_host_reports
 from backendai.domain.storage.models import HostOnAgent, StorageHost
 from tests.factories import make_agent

@@ -15,8 +15,7 @@ from django.utils import timezone
 
 from backendai.base.core.errors import Conflict
 from backendai.domain.accounts.models import ResourcePolicy
-from backendai.domain.compute.models.mounts import SessionMount
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession, SessionMount
 from backendai.domain.storage.models import Folder
 from backendai.domain.storage.services import create_folder, restore_folder, set_limit, trash_folder
 from backendai.domain.storage.status import FolderStatus

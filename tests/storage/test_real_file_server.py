@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from backendai.base.paths.storage_layout import Marker, folder_path, write_marker
 from backendai.base.wire.tickets import public_key_of
-from backendai.domain.compute.models.mounts import SessionMount
+from backendai.domain.compute.models import SessionMount
 from backendai.domain.compute.spec import MountRequest
 from backendai.domain.storage.entries import open_folder
 from backendai.domain.storage.file_server import FileServerError

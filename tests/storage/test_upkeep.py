@@ -19,7 +19,7 @@ from backendai.celery import app
 from backendai.domain.activity.models import AuditEntry, BackgroundJob
 from backendai.domain.cluster.services import last_pass_at, take_lease
 from backendai.domain.compute.auditing import World, run_checks
-from backendai.domain.compute.models.mounts import SessionMount
+from backendai.domain.compute.models import SessionMount
 from backendai.domain.compute.services.launching.purging import purge_user
 from backendai.domain.storage.models import Folder, FolderSize, StorageHost
 from backendai.domain.storage.orders import Measured

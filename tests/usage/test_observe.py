@@ -13,8 +13,8 @@ from django.test.utils import CaptureQueriesContext
 
 from backendai.base.wire.messages import KernelState
 from backendai.domain.accounts.models import User
-from backendai.domain.cluster.models.groups import Agent
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.cluster.models import Agent
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.life.ending import end_sessions
 from backendai.domain.compute.services.life.reports import kernel_reported
 from backendai.domain.compute.services.placing.place import Assignment, place_sessions

@@ -13,8 +13,8 @@ from pydantic import ValidationError
 
 from backendai.base.wire.live import DeviceUse
 from backendai.base.wire.usage import DeviceUsage, KernelUsage, UsageReport
-from backendai.domain.cluster.models.groups import Agent
-from backendai.domain.compute.models.sessions import ComputeSession, Kernel
+from backendai.domain.cluster.models import Agent
+from backendai.domain.compute.models import ComputeSession, Kernel
 from backendai.domain.compute.services.status.moves import move_kernels
 from backendai.domain.compute.status import Status
 from backendai.domain.usage.models import UsageBucket, UsageSample

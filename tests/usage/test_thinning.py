@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from backendai.domain.cluster.models.groups import Agent
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.cluster.models import Agent
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.usage.models import UsageSample
 from backendai.domain.usage.samples import averages
 from backendai.domain.usage.thinning import thin

@@ -18,8 +18,8 @@ from backendai.domain.accounts.policies.duration_field import TimeSpanField, sho
 from backendai.domain.accounts.services import create_token
 from backendai.domain.activity.models import AuditEntry
 from backendai.domain.catalog.models import ResourcePreset
-from backendai.domain.cluster.models.groups import Agent, ResourceGroup
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.cluster.models import Agent, ResourceGroup
+from backendai.domain.compute.models import ComputeSession
 from backendai.portal.loops.loops import schedule_group
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image, make_session

@@ -10,7 +10,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from backendai.domain.accounts.models import User
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.reasons import REASONS
 from backendai.domain.compute.services.placing.waits import Waiting, note_waits
 from backendai.domain.compute.status import Status

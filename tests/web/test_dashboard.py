@@ -15,7 +15,7 @@ from django.utils import timezone
 from backendai.domain.accounts.models import Membership, ResourcePolicy, User
 from backendai.domain.accounts.services import get_or_create_project
 from backendai.domain.cluster.site import change_site
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.usage.models import UsageSample
 from tests.api.callers import Caller
 from tests.cast import Cast

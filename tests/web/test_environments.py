@@ -13,7 +13,7 @@ from backendai.domain.accounts.models import User
 from backendai.domain.catalog.models import Image, ImageOnAgent
 from backendai.domain.catalog.services import seed_images
 from backendai.domain.cluster.site import change_site
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.portal.web.launch.fields.environments import Environment, offer_for
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image

@@ -13,8 +13,8 @@ from django.urls import reverse
 from django.utils import timezone
 
 from backendai.domain.accounts.models import ResourcePolicy, User
-from backendai.domain.cluster.models.groups import ResourceGroup
-from backendai.domain.compute.models.sessions import ComputeSession, SchedulingRecord
+from backendai.domain.cluster.models import ResourceGroup
+from backendai.domain.compute.models import ComputeSession, SchedulingRecord
 from backendai.domain.compute.services.placing.waits import Waiting, note_waits
 from backendai.domain.compute.status import Outcome
 from backendai.portal.web.session.reasons.history import PAGE_SIZE

@@ -14,8 +14,8 @@ from django.urls import reverse
 
 from backendai.agent.guest.home.contents import FileRefused
 from backendai.domain.accounts.models import User
-from backendai.domain.cluster.models.groups import Agent
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.cluster.models import Agent
+from backendai.domain.compute.models import ComputeSession
 from backendai.gates.gateways import guests
 from tests.cast import Cast
 from tests.factories import make_agent, make_running_session, make_session

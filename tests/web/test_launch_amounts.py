@@ -17,8 +17,8 @@ from backendai.base.core.slots import Slots
 from backendai.domain.accounts.models import ResourcePolicy, User
 from backendai.domain.catalog.models import ImageOnAgent, ResourcePreset
 from backendai.domain.cluster.idle.checkers import Places, write_checker
-from backendai.domain.cluster.models.groups import Agent, IdleChecker, ResourceGroup, SiteSetting
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.cluster.models import Agent, IdleChecker, ResourceGroup, SiteSetting
+from backendai.domain.compute.models import ComputeSession
 from backendai.portal.web.launch.fields.presets import split_size
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image, make_running_session

@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from backendai.base.wire.messages import KernelReport, KernelState
 from backendai.domain.accounts.models import User
-from backendai.domain.compute.models.sessions import ComputeSession, LaunchRecord
+from backendai.domain.compute.models import ComputeSession, LaunchRecord
 from backendai.domain.compute.services.life.reports import ReceivedReport, kernels_reported
 from backendai.domain.compute.spec import MountRequest
 from backendai.domain.compute.status import Status

@@ -16,8 +16,8 @@ from backendai.domain.accounts.models import User
 from backendai.domain.activity.models import BackgroundJob
 from backendai.domain.catalog.models import Image, ResourcePreset
 from backendai.domain.catalog.services import BUILD_JOB
-from backendai.domain.cluster.models.groups import Agent
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.cluster.models import Agent
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.status import Status
 from backendai.domain.pipelines.models import Run
 from backendai.portal.web.launch.steps import step_of

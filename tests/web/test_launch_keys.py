@@ -13,8 +13,7 @@ from backendai.base.core.slots import Slots
 from backendai.base.core.written_documents import written
 from backendai.domain.accounts.models import User
 from backendai.domain.catalog.models import ResourcePreset
-from backendai.domain.compute.models.launch_records import SessionFile
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession, SessionFile
 from backendai.domain.compute.services.launching.recent import recent_launches
 from backendai.domain.compute.spec_document import USUAL, document_of, spec_of
 from backendai.domain.storage.models import Folder

@@ -15,7 +15,7 @@ from django.urls import reverse
 
 from backendai.domain.accounts.models import User
 from backendai.domain.catalog.models import ResourcePreset
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from tests.cast import Cast
 from tests.factories import make_agent, make_image, make_session
 from tests.web.conftest import HTMX

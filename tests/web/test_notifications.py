@@ -15,8 +15,7 @@ from backendai.domain.accounts.models import User
 from backendai.domain.activity import jobs
 from backendai.domain.activity.models import BackgroundJob
 from backendai.domain.activity.notices import NoticeKind
-from backendai.domain.compute.models.notices import SessionNotice
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession, SessionNotice
 from backendai.domain.compute.reasons import REASONS
 from backendai.domain.compute.services.life.ending import terminate_session
 from backendai.domain.compute.status import Status

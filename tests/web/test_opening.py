@@ -11,7 +11,7 @@ from django.test import Client
 from django.urls import reverse
 
 from backendai.domain.accounts.models import User
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.life.ending import terminate_session
 from tests.cast import Cast
 from tests.factories import make_agent, make_image, make_running_session, make_session

@@ -23,9 +23,9 @@ from backendai.domain.activity.models import BackgroundJob
 from backendai.domain.catalog.models import Image, ImageOnAgent, ImagePull
 from backendai.domain.catalog.pulls import PULL_JOB
 from backendai.domain.catalog.services import BUILD_JOB
-from backendai.domain.cluster.models.groups import Agent, ResourceGroup
+from backendai.domain.cluster.models import Agent, ResourceGroup
 from backendai.domain.cluster.native_sessions import allow_native_sessions
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.life.ending import terminate_session
 from backendai.domain.compute.services.placing.waits import Waiting, note_waits
 from backendai.domain.planning import turns

@@ -18,8 +18,8 @@ from backendai.base.wire.node_jobs import JobState, NodeJobReport
 from backendai.domain.accounts.models import ResourcePolicy
 from backendai.domain.activity.models import BackgroundJob
 from backendai.domain.catalog.models import Image, ImageOnAgent
-from backendai.domain.cluster.models.groups import Agent
-from backendai.domain.compute.models.sessions import ImageCommit
+from backendai.domain.cluster.models import Agent
+from backendai.domain.compute.models import ImageCommit
 from backendai.domain.compute.services.images.commit_reports import commit_reported
 from backendai.domain.compute.services.images.commits import start_commit
 from tests.cast import Cast

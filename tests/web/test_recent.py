@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from backendai.domain.accounts.models import User
 from backendai.domain.catalog.models import Image, ResourcePreset
-from backendai.domain.compute.models.sessions import ComputeSession, LaunchRecord
+from backendai.domain.compute.models import ComputeSession, LaunchRecord
 from backendai.domain.compute.services.launching.create import create_session
 from backendai.domain.compute.services.launching.recent import launch_and_remember, recent_launches
 from backendai.domain.compute.spec import SessionSpec

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from backendai.base.core.messages import Message
 from backendai.domain.catalog.models import Image
-from backendai.domain.compute.models.sessions import ComputeSession, Kernel
+from backendai.domain.compute.models import ComputeSession, Kernel
 from backendai.domain.compute.services.status.moves import StatusCause, move, move_kernels
 from backendai.domain.compute.status import Phase
 from backendai.domain.compute.status import Status as SessionStatus

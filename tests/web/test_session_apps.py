@@ -15,9 +15,9 @@ from django.utils import timezone
 from backendai.domain.accounts.models import User
 from backendai.domain.activity.models import AuditEntry
 from backendai.domain.cluster.app_domains import origin_of
-from backendai.domain.cluster.models.groups import Agent, ResourceGroup
+from backendai.domain.cluster.models import Agent, ResourceGroup
 from backendai.domain.cluster.site import change_site
-from backendai.domain.compute.models.sessions import ComputeSession, PublicApp
+from backendai.domain.compute.models import ComputeSession, PublicApp
 from backendai.domain.compute.services.apps.of_session import CODE_SECONDS, App, host_of, read_code
 from backendai.domain.compute.services.apps.public import open_to_everybody
 from backendai.domain.compute.services.apps.settings import arguments_for

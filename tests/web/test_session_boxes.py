@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from backendai.base.wire.messages import KernelState
 from backendai.domain.accounts.models import User
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.life.ending import terminate_session
 from backendai.domain.compute.services.life.reports import kernel_reported
 from backendai.domain.compute.services.placing.waits import Waiting, note_waits

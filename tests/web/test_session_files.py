@@ -14,8 +14,7 @@ from django.utils import timezone
 
 from backendai.base.core.errors import Conflict, UserError
 from backendai.domain.accounts.models import Dotfile, User
-from backendai.domain.compute.models.launch_records import SessionFile
-from backendai.domain.compute.models.sessions import ComputeSession, LaunchRecord
+from backendai.domain.compute.models import ComputeSession, LaunchRecord, SessionFile
 from backendai.domain.compute.services.agents.kernel_specs import spec_for
 from backendai.domain.compute.services.agents.node_view import WorkRequest, work_for_each
 from backendai.domain.compute.services.launching.create import create_session

@@ -9,7 +9,7 @@ from django.test import Client
 from django.urls import reverse
 
 from backendai.domain.accounts.models import User
-from backendai.domain.compute.models.sessions import ComputeSession, HomeKeep
+from backendai.domain.compute.models import ComputeSession, HomeKeep
 from backendai.domain.compute.services.life.ending import terminate_session
 from backendai.domain.storage.models import Folder, StorageHost
 from backendai.domain.storage.status import FolderStatus

@@ -14,8 +14,8 @@ from django.utils import timezone
 from backendai.domain.accounts.models import User
 from backendai.domain.activity.models import AuditEntry
 from backendai.domain.cluster.idle.checkers import Places, write_checker
-from backendai.domain.cluster.models.groups import Agent, IdleChecker
-from backendai.domain.compute.models.sessions import ComputeSession, IdleWarning
+from backendai.domain.cluster.models import Agent, IdleChecker
+from backendai.domain.compute.models import ComputeSession, IdleWarning
 from backendai.domain.compute.services.records.traffic import note_traffic
 from backendai.domain.usage.models import UsageSample
 from backendai.portal.loops import idle

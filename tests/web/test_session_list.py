@@ -18,7 +18,7 @@ from backendai.domain.accounts.models import Preference, User
 from backendai.domain.activity.models import BackgroundJob
 from backendai.domain.catalog.services import BUILD_JOB
 from backendai.domain.cluster.site import change_site
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.life.ending import terminate_session
 from backendai.domain.compute.services.placing.waits import Waiting, note_waits
 from backendai.domain.compute.status import LIVE, TERMINAL, Status

@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.utils.html import escape
 
 from backendai.domain.accounts.models import User
-from backendai.domain.compute.models.sessions import ComputeSession, LaunchRecord
+from backendai.domain.compute.models import ComputeSession, LaunchRecord
 from tests.api.callers import LAUNCH, SESSIONS, Caller
 from tests.cast import Cast
 from tests.factories import make_agent, make_image, make_session

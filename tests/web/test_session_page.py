@@ -17,7 +17,7 @@ from backendai.base.wire.messages import KernelState
 from backendai.base.wire.usage import KernelUsage, UsageReport
 from backendai.domain.accounts.models import User
 from backendai.domain.cluster.services import mark_lost
-from backendai.domain.compute.models.sessions import Kernel
+from backendai.domain.compute.models import Kernel
 from backendai.domain.compute.services.life.ending import terminate_session
 from backendai.domain.compute.services.life.reports import kernel_reported
 from backendai.domain.compute.services.placing.waits import Waiting, note_waits

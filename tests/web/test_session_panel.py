@@ -15,8 +15,8 @@ from django.utils import timezone
 from backendai.base.wire.messages import KernelState
 from backendai.domain.accounts.models import ResourcePolicy, User
 from backendai.domain.catalog.models import Image
-from backendai.domain.cluster.models.groups import Agent
-from backendai.domain.compute.models.sessions import Allocation, ComputeSession, Kernel, KernelLog
+from backendai.domain.cluster.models import Agent
+from backendai.domain.compute.models import Allocation, ComputeSession, Kernel, KernelLog
 from backendai.domain.compute.services.life.ending import terminate_session
 from backendai.domain.compute.services.life.reports import kernel_reported
 from backendai.domain.compute.spec import RoleSpec

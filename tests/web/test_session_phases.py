@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from backendai.base.wire.messages import KernelState
 from backendai.domain.accounts.models import User
-from backendai.domain.compute.models.sessions import ComputeSession, Kernel
+from backendai.domain.compute.models import ComputeSession, Kernel
 from backendai.domain.compute.services.life.reports import kernel_reported
 from backendai.domain.compute.services.records.start_times import usual_start
 from backendai.portal.web.session.phases import Start, start_of

@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from backendai.domain.accounts.models import User
-from backendai.domain.compute.models.sessions import ComputeSession, Kernel
+from backendai.domain.compute.models import ComputeSession, Kernel
 from backendai.domain.compute.status import Status
 from backendai.domain.usage.models import UsageSample
 from backendai.portal.web.session.usage import HEIGHT, Usage

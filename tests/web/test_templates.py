@@ -13,7 +13,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from backendai.domain.accounts.models import User
-from backendai.domain.compute.models.sessions import ComputeSession, Kernel
+from backendai.domain.compute.models import ComputeSession, Kernel
 from backendai.domain.compute.services.launching.create import create_session
 from backendai.domain.compute.services.launching.recent import launch_and_remember, recent_launches
 from backendai.domain.compute.spec import MountRequest, RoleSpec, SessionSpec

@@ -19,7 +19,7 @@ from backendai.base.wire import rates
 from backendai.base.wire.rates import Rate, take
 from backendai.domain.accounts.models import User
 from backendai.domain.accounts.services.key_pairs import create_key_pair
-from backendai.domain.cluster.models.groups import Agent, SlotType
+from backendai.domain.cluster.models import Agent, SlotType
 from backendai.ops.run.valkey import find_server
 from backendai.portal.agents.views import SYNCS_AT_ONCE
 from tests.api.callers import LAUNCH, SESSIONS, Caller

@@ -20,7 +20,7 @@ from backendai.domain.activity.models import BackgroundJob
 from backendai.domain.activity.services import audit
 from backendai.domain.catalog.models import Image
 from backendai.domain.catalog.services import BUILD_JOB
-from backendai.domain.cluster.models.groups import PassLease
+from backendai.domain.cluster.models import PassLease
 
 WATCH_LEASE = "image-builds"
 ASKED = Message("Waiting for the builder.")

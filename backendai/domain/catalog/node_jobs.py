@@ -14,7 +14,7 @@ from backendai.base.wire.node_jobs import NodeJobReport, NodeJobSpec
 from backendai.base.wire.pulls import PULL
 from backendai.domain.catalog.models import ImageOnAgent, ImagePull
 from backendai.domain.catalog.pulls import follow_pulls, pull_heard, pull_spec, pulls_wanted
-from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.cluster.models import Agent
 from backendai.domain.cluster.node_jobs import register
 
 

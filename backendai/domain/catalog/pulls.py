@@ -27,7 +27,7 @@ from backendai.domain.activity.services import audit
 from backendai.domain.catalog.models import Image, ImagePull
 from backendai.domain.catalog.registry_access import access_for
 from backendai.domain.cluster.capabilities import capabilities_of
-from backendai.domain.cluster.models.groups import Agent, ResourceGroup
+from backendai.domain.cluster.models import Agent, ResourceGroup
 from backendai.domain.cluster.node_jobs import Ending, ending_of, hint_job, is_outdated, update_agent
 
 PULL_JOB = PULL

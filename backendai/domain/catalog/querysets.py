@@ -8,7 +8,7 @@ from django.db import models
 from django.db.models import Case, Exists, OuterRef, Q, When
 
 from backendai.domain.accounts.models import Membership, Project
-from backendai.domain.cluster.models.groups import ResourceGroup
+from backendai.domain.cluster.models import ResourceGroup
 
 if TYPE_CHECKING:
     from backendai.domain.accounts.models import User

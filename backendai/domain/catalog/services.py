@@ -14,7 +14,7 @@ from backendai.base.core.slots import Slots
 from backendai.base.wire.messages import ImageSighting
 from backendai.domain.catalog.image_rules import wrong_image
 from backendai.domain.catalog.models import Image, ImageOnAgent
-from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.cluster.models import Agent
 
 BUILD_JOB = "image.build"
 PREFERRED_IMAGE = "python-science"  # the launcher begins with it where an agent has it

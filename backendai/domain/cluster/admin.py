@@ -7,7 +7,7 @@ from backendai.domain.accounts.policies.duration_field import TimeSpanField, sho
 from backendai.domain.activity.read_only import MadeElsewhere, ReadOnly
 from backendai.domain.activity.services import audit
 from backendai.domain.cluster.groups.form import GroupForm, has_options
-from backendai.domain.cluster.models.groups import (
+from backendai.domain.cluster.models import (
     Agent,
     Announcement,
     IdleBinding,

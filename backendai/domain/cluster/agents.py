@@ -19,7 +19,7 @@ from backendai.domain.accounts.models import User
 from backendai.domain.activity.services import audit
 from backendai.domain.cluster.broker_access import end_broker_access
 from backendai.domain.cluster.joining import create_join_token
-from backendai.domain.cluster.models.groups import Agent, JoinToken, ResourceGroup
+from backendai.domain.cluster.models import Agent, JoinToken, ResourceGroup
 
 RETURN_WITHIN = timedelta(hours=24)
 MOST_KERNELS = 10_000

@@ -14,7 +14,7 @@ from backendai.base.wire.broker.accounts import BrokerAway, NoAccounts, Settled
 from backendai.base.wire.broker.messages import BrokerDown
 from backendai.base.wire.broker.queues import without_account
 from backendai.domain.activity.services import audit
-from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.cluster.models import Agent
 
 logger = logging.getLogger(__name__)
 

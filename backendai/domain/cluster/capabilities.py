@@ -9,7 +9,7 @@ from typing import Any
 
 from backendai.base.core.messages import Message
 from backendai.base.wire.capabilities import Capability
-from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.cluster.models import Agent
 
 _CONTAINERS = frozenset(
     {

@@ -8,7 +8,7 @@ from django.db.models import F, Value
 from django.db.models.functions import Least
 
 from backendai.base.wire.messages import Epoch
-from backendai.domain.cluster.models.groups import DatabaseEpoch
+from backendai.domain.cluster.models import DatabaseEpoch
 
 STRANGERS_ARE_REAL = 2  # passes in a row; a restored database finds one strange mark
 _MOST_COUNTED = 1000

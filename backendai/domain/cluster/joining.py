@@ -18,7 +18,7 @@ from backendai.base.wire.messages import JoinUp
 from backendai.domain.activity.services import COMMAND_LINE, audit
 from backendai.domain.cluster.broker_access import end_broker_access
 from backendai.domain.cluster.capabilities import capabilities_of
-from backendai.domain.cluster.models.groups import Agent, JoinToken, ResourceGroup
+from backendai.domain.cluster.models import Agent, JoinToken, ResourceGroup
 
 _STILL_THERE = timedelta(minutes=1)
 

@@ -8,7 +8,7 @@ from django.db import transaction
 
 from backendai.domain.accounts.models import User
 from backendai.domain.activity.services import audit
-from backendai.domain.cluster.models.site import SiteSetting
+from backendai.domain.cluster.models import SiteSetting
 
 _NAME = "native_until_image"  # no setting of the site's page: it ends by itself
 

@@ -24,7 +24,7 @@ from backendai.base.wire.broker.queues import node_queue
 from backendai.base.wire.node_jobs import CAPABILITY, NodeJobOrder, NodeJobReport, NodeJobSpec
 from backendai.domain.activity.message_field import MessageField
 from backendai.domain.activity.models import BackgroundJob
-from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.cluster.models import Agent
 
 _SILENT_AFTER_CANCEL = timedelta(seconds=30)
 _UUID_DIGITS = 32

@@ -21,7 +21,7 @@ from backendai.base.db.prepared import Prepared
 from backendai.base.wire.messages import PROTOCOL, Note, SyncUp
 from backendai.domain.cluster.capabilities import capabilities_of, reported
 from backendai.domain.cluster.joining import digest_of
-from backendai.domain.cluster.models.groups import Agent, PassLease, Reachability, ResourceGroup
+from backendai.domain.cluster.models import Agent, PassLease, Reachability, ResourceGroup
 from backendai.domain.cluster.slot_types import ensure_slot_types, is_usual
 
 _OTHER_MACHINE_WAITS = timedelta(seconds=15)  # three usual syncs

@@ -23,7 +23,7 @@ from backendai.domain.cluster.groups.session_network import (
     clean_urls,
     for_the_log,
 )
-from backendai.domain.cluster.models.site import Announcement, SiteSetting
+from backendai.domain.cluster.models import Announcement, SiteSetting
 from backendai.domain.cluster.slot_types import check_known
 
 _STORED = Prepared(lambda: SiteSetting.objects.values_list("name", "value"))

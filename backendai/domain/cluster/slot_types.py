@@ -17,7 +17,7 @@ from backendai.base.db.per_request import forget, is_within_request, once
 from backendai.base.db.prepared import Prepared
 from backendai.domain.accounts.models import User
 from backendai.domain.activity.services import audit
-from backendai.domain.cluster.models.site import SlotType
+from backendai.domain.cluster.models import SlotType
 
 Looks = Mapping[str, SlotType]
 

@@ -8,7 +8,7 @@ from django.db.models import DurationField, ExpressionWrapper, F, IntegerField
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Cast
 
-from backendai.domain.cluster.models.groups import ResourceGroup
+from backendai.domain.cluster.models import ResourceGroup
 
 
 def longest_start(group: ResourceGroup, slowness: int | None) -> timedelta:

@@ -2,7 +2,7 @@ from django.contrib import admin
 from django.urls import reverse
 
 from backendai.domain.activity.read_only import MadeElsewhere, ReadOnly
-from backendai.domain.compute.models.sessions import (
+from backendai.domain.compute.models import (
     Allocation,
     ComputeSession,
     EarlierLog,

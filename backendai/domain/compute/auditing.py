@@ -15,10 +15,10 @@ from uuid import UUID
 from django.db.models import Count, Exists, F, Max, OuterRef
 
 from backendai.base.core.slots import Slots, format_amount
-from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.cluster.models import Agent
 from backendai.domain.cluster.time_limits import longest_start
 from backendai.domain.compute.folder_checks import FOLDER_CHECKS
-from backendai.domain.compute.models.sessions import (
+from backendai.domain.compute.models import (
     Allocation,
     ComputeSession,
     IdleWarning,

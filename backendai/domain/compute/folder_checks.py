@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from django.db.models import F, Q
 
-from backendai.domain.compute.models.mounts import SessionMount
+from backendai.domain.compute.models import SessionMount
 from backendai.domain.compute.status import TERMINAL
 from backendai.domain.storage.models import Folder, FolderGrant, StorageHost
 from backendai.domain.storage.status import LIVE, FolderStatus

@@ -9,9 +9,9 @@ from django.db.models import QuerySet
 
 from backendai.base.wire.commits import COMMIT
 from backendai.base.wire.node_jobs import NodeJobReport, NodeJobSpec
-from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.cluster.models import Agent
 from backendai.domain.cluster.node_jobs import register
-from backendai.domain.compute.models.sessions import ImageCommit
+from backendai.domain.compute.models import ImageCommit
 from backendai.domain.compute.services.images.commit_reports import commit_reported, commit_spec, commits_wanted
 from backendai.domain.compute.services.images.commits import follow_commits
 

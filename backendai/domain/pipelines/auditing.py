@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db.models import Count, F, Q
 
 from backendai.domain.compute.auditing import Check, Violations, World
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.status import LIVE
 from backendai.domain.pipelines.models import Run, State, Task
 

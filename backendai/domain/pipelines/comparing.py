@@ -10,8 +10,8 @@ from typing import Any
 from uuid import UUID
 
 from backendai.base.core.secret_names import looks_secret
-from backendai.domain.cluster.models.groups import Agent
-from backendai.domain.compute.models.sessions import Kernel
+from backendai.domain.cluster.models import Agent
+from backendai.domain.compute.models import Kernel
 from backendai.domain.pipelines.documents.secrets import DIGEST
 from backendai.domain.pipelines.models import Attempt, Edge, Run, Status, Step
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from backendai.base.core.errors import UserError
 from backendai.base.core.slots import Slots
 from backendai.domain.accounts.models import User
-from backendai.domain.cluster.models.groups import Agent, ResourceGroup
+from backendai.domain.cluster.models import Agent, ResourceGroup
 from backendai.domain.compute.services.requests.check import Checked, check_spec
 from backendai.domain.compute.spec import SessionSpec
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from uuid import UUID
 
 from backendai.base.core.messages import Message
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.status import Status as SessionStatus
 from backendai.domain.pipelines.models import Edge, Run, State, Status, Step, Task
 from backendai.domain.pipelines.presentation import Counts, step_counts

@@ -15,7 +15,7 @@ from django.utils import timezone
 from backendai.base.core.messages import Message
 from backendai.domain.accounts.models import Project
 from backendai.domain.activity.message_field import MessageField
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.pipelines.querysets import RunQuerySet
 
 

@@ -15,7 +15,7 @@ from django.db.models.functions import RowNumber
 
 from backendai.base.core.messages import Message
 from backendai.base.db.bulk import among
-from backendai.domain.compute.models.sessions import ComputeSession, Kernel
+from backendai.domain.compute.models import ComputeSession, Kernel
 from backendai.domain.compute.services.records.log_ends import ends_of_logs, why_no_logs
 from backendai.domain.compute.status import STARTING
 from backendai.domain.compute.status import Status as SessionStatus

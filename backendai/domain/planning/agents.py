@@ -23,8 +23,8 @@ from backendai.domain.activity.models import BackgroundJob
 from backendai.domain.catalog.models import Image, ImageOnAgent
 from backendai.domain.catalog.services import BUILD_JOB
 from backendai.domain.cluster.capabilities import capabilities_in
-from backendai.domain.cluster.models.groups import Agent, ResourceGroup
-from backendai.domain.compute.models.sessions import Kernel
+from backendai.domain.cluster.models import Agent, ResourceGroup
+from backendai.domain.compute.models import Kernel
 from backendai.domain.compute.services.status.ledger import (
     devices_by_agent,
     kernels_by_agent,

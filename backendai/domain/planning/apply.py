@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from backendai.base.core.messages import for_json
-from backendai.domain.cluster.models.groups import ResourceGroup
+from backendai.domain.cluster.models import ResourceGroup
 from backendai.domain.cluster.services import may_count_tries
 from backendai.domain.compute.services.placing.place import Assignment, place_sessions
 from backendai.domain.compute.services.placing.waits import Waiting, note_waits

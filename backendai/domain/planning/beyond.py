@@ -10,8 +10,8 @@ from django.db.models import Case, CharField, F, Q, Value, When
 
 from backendai.base.core.messages import Message
 from backendai.base.db.bulk import among
-from backendai.domain.cluster.models.groups import ResourceGroup
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.cluster.models import ResourceGroup
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.placing.waits import Waiting
 from backendai.domain.planning import queue
 from backendai.domain.planning.apply import data_of

@@ -9,8 +9,8 @@ from typing import Any
 from django.db.models import Case, Q, Sum, When
 
 from backendai.base.core.slots import Slots
-from backendai.domain.cluster.models.groups import Agent
-from backendai.domain.compute.models.sessions import Allocation, ComputeSession
+from backendai.domain.cluster.models import Agent
+from backendai.domain.compute.models import Allocation, ComputeSession
 from backendai.domain.compute.status import Status
 from backendai.domain.usage.samples import latest
 

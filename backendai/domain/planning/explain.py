@@ -14,8 +14,8 @@ from backendai.base.core.messages import Message
 from backendai.base.core.slots import Slots
 from backendai.domain.accounts.models import User
 from backendai.domain.cluster.groups.rules import wrong_rules
-from backendai.domain.cluster.models.groups import ResourceGroup
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.cluster.models import ResourceGroup
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.status import TERMINAL, Status
 from backendai.domain.planning.deciding import WrongRules, decide_apart
 from backendai.domain.planning.pulls import PullFirst

@@ -13,7 +13,7 @@ from django.db import connection
 from backendai.base.core.slots import MILLI, Slots
 from backendai.domain.accounts.models import Domain, Project, User
 from backendai.domain.accounts.policies.applicable import DOMAIN, PROJECT, USER, key_of
-from backendai.domain.cluster.models.groups import ResourceGroup
+from backendai.domain.cluster.models import ResourceGroup
 from backendai.scheduler.snapshot import Holder
 
 LOOKBACK_HALF_LIVES = 4

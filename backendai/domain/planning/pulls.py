@@ -10,7 +10,7 @@ from backendai.base.core.image_names import pinned
 from backendai.base.wire.capabilities import Capability
 from backendai.domain.catalog.models import Image, ImageOnAgent, ImagePull
 from backendai.domain.cluster.capabilities import capabilities_of
-from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.cluster.models import Agent
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from django.db.models import Count, F, Min, Q, Window
 from django.db.models.functions import RowNumber
 
 from backendai.domain.accounts.models import User
-from backendai.domain.cluster.models.groups import ResourceGroup
-from backendai.domain.compute.models.sessions import ComputeSession, Kernel
+from backendai.domain.cluster.models import ResourceGroup
+from backendai.domain.compute.models import ComputeSession, Kernel
 from backendai.domain.compute.status import PLACED
 from backendai.scheduler.progress import LACKS_ROOM
 

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from backendai.base.core.slots import Slots
 from backendai.domain.accounts.policies.applicable import limited_holders
-from backendai.domain.cluster.models.groups import ResourceGroup
+from backendai.domain.cluster.models import ResourceGroup
 from backendai.domain.compute.services.placing.cluster_networks import networks_left
 from backendai.domain.compute.services.requests.limits import limit_views
 from backendai.domain.planning.agents import builds_of, images_there, read_agent_rows, read_agents

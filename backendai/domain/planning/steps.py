@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from backendai.base.core.messages import Message, values_of
-from backendai.domain.compute.models.sessions import SchedulingRecord
+from backendai.domain.compute.models import SchedulingRecord
 from backendai.domain.compute.services.status.steps import full_steps
 from backendai.scheduler.explaining.trace import GATES_PASSED
 from backendai.scheduler.gates import GATES

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from backendai.base.db.bulk import among
-from backendai.domain.compute.models.sessions import SessionMount
+from backendai.domain.compute.models import SessionMount
 from backendai.domain.compute.services.requests.mounts import ResolvedMount
 from backendai.domain.storage.models import HostOnAgent
 from backendai.domain.storage.status import Rights

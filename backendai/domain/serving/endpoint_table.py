@@ -16,7 +16,7 @@ from django.db.models import Avg, Count, F, OuterRef, Q, Subquery, Sum
 from django.utils import timezone
 
 from backendai.domain.cluster.app_domains import portal_origins
-from backendai.domain.compute.models.sessions import Kernel
+from backendai.domain.compute.models import Kernel
 from backendai.domain.compute.status import Status
 from backendai.domain.serving.models import DesiredState, Endpoint, EndpointToken, Replica, ScalingRecord, State
 from backendai.domain.serving.reading import order_of

@@ -11,8 +11,8 @@ from uuid import UUID
 from django.conf import settings
 
 from backendai.base.core.slots import is_accelerator
-from backendai.domain.cluster.models.groups import Agent
-from backendai.domain.compute.models.sessions import Kernel
+from backendai.domain.cluster.models import Agent
+from backendai.domain.compute.models import Kernel
 from backendai.domain.compute.status import PLACED, Status
 from backendai.domain.serving.measures import Reading, highest, load_of, metrics_of, with_peaks
 from backendai.domain.serving.models import (

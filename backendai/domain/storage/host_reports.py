@@ -12,7 +12,7 @@ from uuid import UUID
 from django.db import transaction
 
 from backendai.base.wire.mounts import HostReport
-from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.cluster.models import Agent
 from backendai.domain.storage.models import HostOnAgent, StorageHost
 
 Reports = Sequence[HostReport]

@@ -15,7 +15,7 @@ from backendai.base.core.messages import Message
 from backendai.domain.accounts.models import Project
 from backendai.domain.activity.message_field import MessageField
 from backendai.domain.activity.models import BackgroundJob
-from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.cluster.models import Agent
 from backendai.domain.storage.querysets import FolderGrantQuerySet, FolderQuerySet, StorageHostQuerySet
 from backendai.domain.storage.status import FolderStatus, GrantKind, QuotaMode, Rights, Usage
 

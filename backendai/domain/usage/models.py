@@ -10,8 +10,8 @@ from django.db import models
 
 from backendai.base.core.messages import Message
 from backendai.domain.accounts.models import Domain, Project
-from backendai.domain.cluster.models.groups import ResourceGroup
-from backendai.domain.compute.models.sessions import Kernel
+from backendai.domain.cluster.models import ResourceGroup
+from backendai.domain.compute.models import Kernel
 from backendai.domain.usage.querysets import UsageQuerySet
 
 

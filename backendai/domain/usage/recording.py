@@ -18,8 +18,8 @@ from backendai.base.core.slots import MILLI, Slots, parse_amount
 from backendai.base.db.bulk import among
 from backendai.base.db.upsert import add_samples, add_used
 from backendai.base.wire.usage import DeviceUsage, KernelUsage, UsageReport
-from backendai.domain.cluster.models.groups import Agent
-from backendai.domain.compute.models.sessions import Kernel
+from backendai.domain.cluster.models import Agent
+from backendai.domain.compute.models import Kernel
 from backendai.domain.compute.services.life.reports import note_memory_kills
 from backendai.domain.compute.services.status.ledger import slots_of
 from backendai.domain.compute.status import PLACED

@@ -19,7 +19,7 @@ from django.db.models.lookups import IsNull
 
 from backendai.base.core.slots import MILLI, Slots, is_accelerator
 from backendai.base.db.bulk import among
-from backendai.domain.compute.models.sessions import Kernel
+from backendai.domain.compute.models import Kernel
 from backendai.domain.compute.services.status.ledger import slots_of
 from backendai.domain.usage.models import UsageSample
 from backendai.domain.usage.recording import keep as keep

@@ -20,7 +20,7 @@ from django.db.models.functions import Cast
 from backendai.base.core.slots import MILLI, Slots
 from backendai.base.db import advisory_locks
 from backendai.base.db.upsert import add_to_buckets, write_marks
-from backendai.domain.compute.models.sessions import Kernel, SchedulingRecord
+from backendai.domain.compute.models import Kernel, SchedulingRecord
 from backendai.domain.compute.services.status.ledger import slots_of
 from backendai.domain.compute.status import PLACED, TERMINAL, Status
 from backendai.domain.usage.models import ObservationMark, ObservedKernel

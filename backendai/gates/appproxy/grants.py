@@ -17,7 +17,7 @@ from backendai.domain.accounts.acting import both_names
 from backendai.domain.accounts.models import User
 from backendai.domain.accounts.sign_in.credentials import Credential, user_by
 from backendai.domain.activity.services import audit
-from backendai.domain.compute.models.sessions import Kernel
+from backendai.domain.compute.models import Kernel
 from backendai.domain.compute.services.apps.of_session import Claims, CodeRefused, read_code
 from backendai.domain.compute.services.apps.public import public_app_at
 from backendai.gates.appproxy.models import AppGrant

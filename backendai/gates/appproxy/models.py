@@ -9,7 +9,7 @@ from django.db import models
 from django.utils import timezone
 
 from backendai.base.core.messages import Message
-from backendai.domain.compute.models.sessions import Kernel
+from backendai.domain.compute.models import Kernel
 from backendai.domain.storage.models import Folder
 
 

@@ -10,8 +10,7 @@ from uuid import UUID
 from backendai.base.core.errors import Conflict
 from backendai.base.core.messages import Message
 from backendai.domain.accounts.models import User
-from backendai.domain.compute.models.mounts import SessionMount
-from backendai.domain.compute.models.sessions import Kernel
+from backendai.domain.compute.models import Kernel, SessionMount
 from backendai.domain.compute.services.life.folder_cuts import mount_to_cut, note_unmounted
 from backendai.domain.compute.status import LIVE
 from backendai.domain.storage.models import Folder

@@ -24,7 +24,7 @@ from backendai.base.wire.runs import LARGEST_ANSWER
 from backendai.domain.accounts.models import User
 from backendai.domain.activity.services import audit
 from backendai.domain.cluster.capabilities import why_not
-from backendai.domain.compute.models.sessions import Kernel
+from backendai.domain.compute.models import Kernel
 from backendai.domain.compute.services.records.traffic import meter
 from backendai.gates.gateways.asking import NodeUnreachable
 from backendai.gates.gateways.dialing import DIAL_SECONDS, kept_client, new_client

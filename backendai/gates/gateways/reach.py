@@ -10,7 +10,7 @@ from backendai.base.core.messages import Message
 from backendai.base.core.session_kinds import SessionKind
 from backendai.base.wire.tickets import Purpose
 from backendai.domain.accounts.models import User
-from backendai.domain.compute.models.sessions import ComputeSession, Kernel
+from backendai.domain.compute.models import ComputeSession, Kernel
 from backendai.domain.compute.services.launching.system_sessions import lost_folders
 from backendai.domain.compute.status import Status
 from backendai.gates.gateways.targets import Denied

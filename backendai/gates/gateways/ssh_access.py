@@ -15,7 +15,7 @@ from backendai.base.wire.capabilities import Capability
 from backendai.domain.accounts.models import User
 from backendai.domain.activity.services import audit
 from backendai.domain.cluster.capabilities import capabilities_of
-from backendai.domain.compute.models.sessions import ComputeSession, SessionSshKey
+from backendai.domain.compute.models import ComputeSession, SessionSshKey
 from backendai.gates.gateways.site_keys import fingerprint_of, host_key, private_text, public_text, session_key
 
 HOME = "/home/work"

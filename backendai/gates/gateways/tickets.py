@@ -11,7 +11,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from backendai.base.wire.tickets import Purpose, sign_ticket
-from backendai.domain.compute.models.sessions import Kernel
+from backendai.domain.compute.models import Kernel
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from backendai.domain.accounts.sign_in.credentials import Credential
 from backendai.domain.accounts.sign_in.second_factors import is_required_of
 from backendai.domain.activity.request_facts import RequestFacts, within_request
 from backendai.domain.activity.services import audit
-from backendai.domain.compute.models.sessions import ComputeSession, Kernel, SessionSshKey
+from backendai.domain.compute.models import ComputeSession, Kernel, SessionSshKey
 from backendai.domain.compute.querysets import SessionQuerySet
 from backendai.domain.compute.services.launching.system_sessions import left_out, open_folders
 from backendai.domain.compute.services.requests.mounts import MOST_MOUNTS

@@ -13,7 +13,7 @@ from django.conf import settings
 from django.db import DatabaseError
 
 from backendai.base.process.listeners import in_url, is_loopback, reached_at
-from backendai.domain.cluster.models.groups import ResourceGroup
+from backendai.domain.cluster.models import ResourceGroup
 from backendai.ops.doctor.check import Check, ok, warning
 
 Resolve = Callable[[str, int], Any]

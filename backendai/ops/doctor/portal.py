@@ -15,7 +15,7 @@ from backendai.base.wire.broker.accounts import BrokerAway, NoAccounts, is_open_
 from backendai.domain.catalog.models import Image, ImageOnAgent
 from backendai.domain.cluster.broker_access import wanted_accounts
 from backendai.domain.cluster.epochs import has_other_portal
-from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.cluster.models import Agent
 from backendai.ops.doctor.check import Check, ok, problem, warning
 
 _STALE = timedelta(seconds=15)

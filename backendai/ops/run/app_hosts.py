@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.deprecation import MiddlewareMixin
 
 from backendai.domain.cluster.app_domains import holds, is_domain
-from backendai.domain.cluster.models.groups import ResourceGroup
+from backendai.domain.cluster.models import ResourceGroup
 
 _MISDIRECTED = 421
 _OF_SESSION = re.compile(r"[a-z0-9-]+-[0-9a-f]{12}\Z")

@@ -22,7 +22,7 @@ from backendai.domain.activity.models import BackgroundJob
 from backendai.domain.catalog.builds import STOPPED, begin_build, build_failed
 from backendai.domain.catalog.models import Image
 from backendai.domain.catalog.services import built_here
-from backendai.domain.cluster.models.groups import ResourceGroup
+from backendai.domain.cluster.models import ResourceGroup
 from backendai.ops.run.engine import engine_address
 
 _WRITE_EVERY = 2.0  # seconds between two writes of the progress

@@ -14,7 +14,7 @@ from backendai.domain.accounts.services import create_person, get_or_create_proj
 from backendai.domain.catalog.models import ResourcePreset
 from backendai.domain.catalog.services import seed_images
 from backendai.domain.cluster.joining import create_join_token
-from backendai.domain.cluster.models.groups import JoinToken, ResourceGroup
+from backendai.domain.cluster.models import JoinToken, ResourceGroup
 from backendai.ops.run.local_storage import seed_storage
 
 LOCAL_PREFIX = "local"

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from backendai.base.wire.messages import SyncUp
-from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.cluster.models import Agent
 from backendai.domain.compute.services.records.traffic import note_work
 from backendai.domain.usage.recording import keep
 

@@ -30,7 +30,7 @@ from backendai.base.wire.tickets import public_key_of
 from backendai.domain.catalog.services import record_images
 from backendai.domain.cluster.broker_access import give_broker_access
 from backendai.domain.cluster.joining import join_agent
-from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.cluster.models import Agent
 from backendai.domain.cluster.node_jobs import kind_named
 from backendai.domain.cluster.services import agent_of_token, hold_back, note_refused, record_sync
 from backendai.domain.compute.services.agents.kernel_specs import spec_for, specs_for

@@ -9,7 +9,7 @@ from rest_framework import serializers
 
 from backendai.domain.accounts.models import AccessToken, Project, User
 from backendai.domain.cluster.groups.changes import default_group_of
-from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.cluster.models import Agent
 from backendai.portal.api.frame.answers import Answer
 from backendai.portal.api.frame.parsing import MomentField, StrictSerializer
 

@@ -21,7 +21,7 @@ from django.utils import timezone
 
 from backendai.base.core.errors import UserError
 from backendai.base.core.messages import Message
-from backendai.domain.compute.models.sessions import HomeKeep, Kernel
+from backendai.domain.compute.models import HomeKeep, Kernel
 from backendai.domain.compute.services.life.ending import terminate_session
 from backendai.domain.compute.status import Status
 from backendai.domain.storage import orders

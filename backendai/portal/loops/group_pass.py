@@ -15,8 +15,8 @@ from uuid import UUID
 from django.db import InterfaceError, OperationalError
 
 from backendai.base.core.messages import Message
-from backendai.domain.cluster.models.groups import ResourceGroup
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.cluster.models import ResourceGroup
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.placing.waits import Waiting, note_waits
 from backendai.domain.planning.apply import apply_plan
 from backendai.domain.planning.beyond import waits_beyond

@@ -20,9 +20,9 @@ from pathlib import Path
 from django.db import connection
 from django.utils import timezone
 
-from backendai.domain.cluster.models.groups import ResourceGroup
+from backendai.domain.cluster.models import ResourceGroup
 from backendai.domain.cluster.services import release_lease, take_lease
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.portal.loops.group_pass import schedule
 from backendai.portal.loops.outages import log_failure
 from backendai.portal.loops.repair.rounds import repair

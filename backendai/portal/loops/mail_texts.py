@@ -13,7 +13,7 @@ from backendai.base.texts.translation import gettext as _
 from backendai.domain.accounts.models import User
 from backendai.domain.activity.models import AccessNotice
 from backendai.domain.activity.notices import NoticeKind
-from backendai.domain.compute.models.notices import SessionNotice
+from backendai.domain.compute.models import SessionNotice
 from backendai.domain.compute.reasons import BY_ADMINISTRATOR
 from backendai.domain.compute.services.notices.unknown_notifications import UnknownOn
 from backendai.domain.pipelines.models import Run, State, Status

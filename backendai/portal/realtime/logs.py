@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from backendai.base.core.log_lines import last_lines
 from backendai.base.core.messages import Message
-from backendai.domain.compute.models.sessions import Kernel
+from backendai.domain.compute.models import Kernel
 from backendai.domain.compute.services.apps.of_session import app_logs_of
 from backendai.domain.compute.services.records.log_ends import EMPTY, why_no_logs
 from backendai.domain.compute.services.records.logs import saved_log

@@ -11,7 +11,7 @@ from backendai.base.core.messages import Message
 from backendai.base.wire.tickets import Purpose
 from backendai.domain.accounts.models import User
 from backendai.domain.accounts.scopes import Scope
-from backendai.domain.compute.models.sessions import Kernel
+from backendai.domain.compute.models import Kernel
 from backendai.gates.gateways.reach import reach, still_visible
 from backendai.gates.gateways.targets import Denied
 from backendai.portal.realtime.credentials import Credentials, user_of

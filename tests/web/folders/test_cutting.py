@@ -14,9 +14,9 @@ from django.utils import timezone
 
 from backendai.base.wire.messages import KernelState
 from backendai.domain.activity.models import AuditEntry
-from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.cluster.models import Agent
 from backendai.domain.compute.auditing import World, run_checks
-from backendai.domain.compute.models.sessions import ComputeSession, SessionNotice
+from backendai.domain.compute.models import ComputeSession, SessionNotice
 from backendai.domain.compute.services.life.reports import kernel_reported
 from backendai.domain.compute.spec import MountRequest
 from backendai.domain.compute.status import Status

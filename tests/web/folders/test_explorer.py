@@ -15,8 +15,8 @@ from django.urls import reverse
 from django.utils import timezone
 
 from backendai.base.paths.path_texts import bytes_of, encode_raw, text_of
-from backendai.domain.cluster.models.groups import Agent
-from backendai.domain.compute.models.mounts import SessionMount
+from backendai.domain.cluster.models import Agent
+from backendai.domain.compute.models import SessionMount
 from backendai.domain.storage.file_origins import file_host, file_origin, read_file_code
 from backendai.domain.storage.models import Folder, FolderGrant, StorageHost
 from backendai.domain.storage.status import FolderStatus, Rights

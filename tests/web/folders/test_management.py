@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from backendai.domain.accounts.models import Membership, User
-from backendai.domain.compute.models.mounts import SessionMount
+from backendai.domain.compute.models import SessionMount
 from backendai.domain.storage.models import Folder, FolderFill, FolderGrant, StorageHost
 from backendai.domain.storage.services import create_folder
 from backendai.domain.storage.status import FolderStatus, GrantKind, Rights

@@ -21,7 +21,7 @@ from backendai.domain.catalog.models import Image, ImagePull, Registry, Resource
 from backendai.domain.catalog.pulls import pull_heard
 from backendai.domain.catalog.registries import start_scan
 from backendai.domain.catalog.services import record_images
-from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.cluster.models import Agent
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image, make_running_session, make_session
 

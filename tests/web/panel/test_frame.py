@@ -15,7 +15,7 @@ from backendai.domain.accounts.models import Domain, Project, ResourcePolicy, Us
 from backendai.domain.activity.jobs import finish_job, start_job
 from backendai.domain.activity.models import AuditEntry
 from backendai.domain.activity.services import audit
-from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.cluster.models import Agent
 from backendai.portal.web.admin.listing import PAGE_SIZE
 from tests.cast import Cast
 from tests.factories import make_agent, make_session

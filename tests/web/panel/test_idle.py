@@ -12,7 +12,7 @@ from django.test import Client
 from backendai.domain.accounts.models import User
 from backendai.domain.activity.models import AuditEntry
 from backendai.domain.cluster.idle.checkers import checkers_of, places_of
-from backendai.domain.cluster.models.groups import IdleChecker
+from backendai.domain.cluster.models import IdleChecker
 from tests.cast import Cast
 from tests.factories import make_group
 from tests.web.panel.test_catalogue import shown

@@ -20,7 +20,7 @@ from backendai.domain.activity.models import AuditEntry
 from backendai.domain.catalog.models import Image
 from backendai.domain.catalog.services import record_images
 from backendai.domain.cluster.joining import join_agent
-from backendai.domain.cluster.models.groups import Agent, JoinToken, ResourceGroup
+from backendai.domain.cluster.models import Agent, JoinToken, ResourceGroup
 from backendai.domain.cluster.services import agent_of_token
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image, make_running_session

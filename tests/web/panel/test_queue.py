@@ -17,7 +17,7 @@ from pytest_django import DjangoAssertNumQueries
 
 from backendai.domain.accounts.models import User
 from backendai.domain.accounts.services import create_person
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.placing.waits import Waiting, note_waits
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_running_session, make_session

@@ -21,10 +21,10 @@ from backendai.domain.accounts.models import User
 from backendai.domain.activity.models import AuditEntry, BackgroundJob
 from backendai.domain.catalog.models import Registry
 from backendai.domain.catalog.registries import write_registry
-from backendai.domain.cluster.models.groups import Announcement, SiteSetting, SlotType
+from backendai.domain.cluster.models import Announcement, SiteSetting, SlotType
 from backendai.domain.cluster.services import record_sync
 from backendai.domain.cluster.site import change_site, site_settings
-from backendai.domain.compute.models.sessions import Allocation
+from backendai.domain.compute.models import Allocation
 from backendai.portal.web.dashboard.configuration import masked
 from backendai.portal.web.frame import build
 from tests.cast import Cast

@@ -10,8 +10,8 @@ from django.test import Client
 from django.urls import reverse
 
 from backendai.domain.accounts.models import User
-from backendai.domain.cluster.models.groups import Agent
-from backendai.domain.compute.models.sessions import ComputeSession, UnknownKernel
+from backendai.domain.cluster.models import Agent
+from backendai.domain.compute.models import ComputeSession, UnknownKernel
 from tests.cast import Cast
 from tests.compute.test_unknown_kernels import unknown_session
 from tests.factories import make_agent

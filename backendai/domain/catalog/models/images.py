@@ -18,7 +18,7 @@ from backendai.domain.accounts.models import Domain
 from backendai.domain.catalog.image_rules import exact_bounds, wrong_image
 from backendai.domain.catalog.models.registries import Registry
 from backendai.domain.catalog.querysets import ImageQuerySet
-from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.cluster.models import Agent
 
 ACCELERATORS_LABEL = "ai.backend.accelerators"
 FEATURES_LABEL, SHM_LABEL = "ai.backend.features", "ai.backend.resource.preferred.shmem"

@@ -11,7 +11,7 @@ from django.db import models
 from backendai.base.core.slots import Slots
 from backendai.domain.catalog.preset_rules import exact_amounts, taken_name, wrong_preset
 from backendai.domain.catalog.querysets import PresetQuerySet
-from backendai.domain.cluster.models.groups import ResourceGroup
+from backendai.domain.cluster.models import ResourceGroup
 
 
 class ResourcePreset(models.Model):

@@ -7,7 +7,7 @@ from django.db import models
 from backendai.base.core.messages import Message
 from backendai.domain.activity.models import BackgroundJob
 from backendai.domain.catalog.models.images import Image
-from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.cluster.models import Agent
 from backendai.domain.cluster.node_jobs import NodeJobRow
 
 

@@ -17,7 +17,7 @@ from backendai.base.db.prepared import Prepared
 from backendai.domain.accounts.models import KeyPair, Project, User
 from backendai.domain.accounts.references import counted_uses, words_for
 from backendai.domain.activity.services import audit
-from backendai.domain.cluster.models.groups import IdleBinding, JoinToken, ResourceGroup
+from backendai.domain.cluster.models import IdleBinding, JoinToken, ResourceGroup
 from backendai.domain.cluster.slot_types import check_known
 
 _NO_OBSTACLE = (JoinToken, IdleBinding)  # they go with the group

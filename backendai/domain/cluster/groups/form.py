@@ -9,12 +9,7 @@ from django import forms
 from backendai.base.core.messages import Message
 from backendai.base.core.session_kinds import KINDS
 from backendai.domain.cluster.groups.rules import SELECTION, SEQUENCE, strategies
-from backendai.domain.cluster.models.groups import (
-    DEFAULT_SELECTION,
-    ResourceGroup,
-    default_sequence,
-    default_session_types,
-)
+from backendai.domain.cluster.models import DEFAULT_SELECTION, ResourceGroup, default_sequence, default_session_types
 from backendai.scheduler.options import Option
 
 

@@ -15,7 +15,7 @@ from backendai.domain.cluster.groups.session_defaults import parse_session_defau
 from backendai.scheduler.strategies import StrategyView, check_rules, describe_strategies
 
 if TYPE_CHECKING:
-    from backendai.domain.cluster.models.groups import ResourceGroup
+    from backendai.domain.cluster.models import ResourceGroup
 
 SEQUENCE, SELECTION = "sequence", "selection"
 LONGEST = timedelta(days=3650)

@@ -16,8 +16,7 @@ from backendai.base.core.messages import Message
 from backendai.domain.accounts.models import Project
 from backendai.domain.activity.changes import delete_object, plain_value
 from backendai.domain.activity.services import audit
-from backendai.domain.cluster.models.groups import ResourceGroup
-from backendai.domain.cluster.models.idle import IdleBinding, IdleChecker
+from backendai.domain.cluster.models import IdleBinding, IdleChecker, ResourceGroup
 from backendai.domain.cluster.slot_types import check_known
 from backendai.scheduler.find_idle import Rule
 

@@ -15,7 +15,7 @@ from backendai.domain.accounts.policies.duration_field import short_duration
 from backendai.scheduler.find_idle import NETWORK, UTILIZATION
 
 if TYPE_CHECKING:
-    from backendai.domain.cluster.models.idle import IdleChecker
+    from backendai.domain.cluster.models import IdleChecker
 
 SHORTEST_LIMIT, LONGEST = timedelta(minutes=1), timedelta(days=3650)
 SHORTEST_WARNING = timedelta(seconds=30)

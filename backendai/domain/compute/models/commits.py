@@ -9,7 +9,7 @@ from django.utils import timezone
 from backendai.base.core.messages import Message
 from backendai.domain.activity.models import BackgroundJob
 from backendai.domain.catalog.models import Image, Registry
-from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.cluster.models import Agent
 from backendai.domain.cluster.node_jobs import NodeJobRow
 
 

@@ -9,7 +9,7 @@ from django.db import models
 
 from backendai.base.core.messages import Message
 from backendai.domain.activity.message_field import MessageField
-from backendai.domain.cluster.models.groups import IdleChecker
+from backendai.domain.cluster.models import IdleChecker
 
 
 class SessionTraffic(models.Model):

@@ -19,21 +19,8 @@ from backendai.base.core.slots import Slots
 from backendai.domain.accounts.models import Project
 from backendai.domain.activity.message_field import MessageField
 from backendai.domain.catalog.models import Image
-from backendai.domain.cluster.models.groups import Agent, ResourceGroup
-from backendai.domain.compute.models.apps import AppSetting as AppSetting
-from backendai.domain.compute.models.apps import PublicApp as PublicApp
-from backendai.domain.compute.models.commits import ImageCommit as ImageCommit
-from backendai.domain.compute.models.homes import HomeKeep as HomeKeep
-from backendai.domain.compute.models.idle import IdleWarning as IdleWarning
-from backendai.domain.compute.models.idle import SessionTraffic as SessionTraffic
-from backendai.domain.compute.models.launch_records import LaunchRecord as LaunchRecord
-from backendai.domain.compute.models.logs import EarlierLog as EarlierLog
-from backendai.domain.compute.models.logs import KernelLog as KernelLog
-from backendai.domain.compute.models.mounts import SessionMount as SessionMount
-from backendai.domain.compute.models.notices import SessionNotice as SessionNotice
+from backendai.domain.cluster.models import Agent, ResourceGroup
 from backendai.domain.compute.models.one_of import OneOf
-from backendai.domain.compute.models.ssh import SessionSshKey as SessionSshKey
-from backendai.domain.compute.models.unknown import UnknownKernel as UnknownKernel
 from backendai.domain.compute.querysets import AllocationQuerySet, KernelQuerySet, SessionQuerySet
 from backendai.domain.compute.reasons import reason_of
 from backendai.domain.compute.status import (

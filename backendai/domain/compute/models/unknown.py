@@ -6,7 +6,7 @@ from django.db import models
 from django.utils import timezone
 
 from backendai.base.core.messages import Message
-from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.cluster.models import Agent
 
 
 class UnknownKernel(models.Model):

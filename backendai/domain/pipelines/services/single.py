@@ -8,7 +8,7 @@ from typing import Any
 from backendai.base.core.errors import Conflict
 from backendai.base.core.messages import Message
 from backendai.domain.accounts.models import User
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.spec import SessionSpec
 from backendai.domain.pipelines.models import Task
 from backendai.domain.pipelines.reading import read_picture

@@ -14,7 +14,7 @@ from backendai.domain.accounts.models import KeyPair, Project, User
 from backendai.domain.accounts.policies.applicable import DOMAIN, KEY_PAIR, PROJECT, USER, Limited, key_of
 from backendai.domain.catalog.models import ResourcePreset
 from backendai.domain.cluster.capabilities import capabilities_in, lacking_cluster_files
-from backendai.domain.cluster.models.groups import ResourceGroup
+from backendai.domain.cluster.models import ResourceGroup
 from backendai.domain.compute.services.requests.limits import limit_views
 from backendai.domain.compute.services.requests.openings import key_pair_of, limits_on
 from backendai.domain.planning.agents import AgentRow, read_agent_rows, read_agents

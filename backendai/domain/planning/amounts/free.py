@@ -12,8 +12,8 @@ from django.db.models.functions import Cast
 
 from backendai.base.core.slots import Slots
 from backendai.base.db.prepared import Prepared
-from backendai.domain.cluster.models.groups import Agent, ResourceGroup
-from backendai.domain.compute.models.sessions import Allocation, ComputeSession
+from backendai.domain.cluster.models import Agent, ResourceGroup
+from backendai.domain.compute.models import Allocation, ComputeSession
 from backendai.domain.compute.services.status.ledger import occupied_by_agent, slots_of
 
 

@@ -10,9 +10,9 @@ from django.db.models import Count, Sum
 
 from backendai.base.core.session_kinds import kinds_with
 from backendai.base.core.slots import Slots
-from backendai.domain.cluster.models.groups import ResourceGroup
+from backendai.domain.cluster.models import ResourceGroup
 from backendai.domain.cluster.time_limits import longest_start
-from backendai.domain.compute.models.sessions import Allocation, ComputeSession, Kernel
+from backendai.domain.compute.models import Allocation, ComputeSession, Kernel
 from backendai.domain.compute.services.life.lifetimes import longest_runs
 from backendai.domain.compute.status import PLACED
 from backendai.scheduler.snapshot import RunningView

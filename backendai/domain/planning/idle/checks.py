@@ -8,8 +8,8 @@ from datetime import datetime
 
 from django.db.models import OuterRef, Subquery
 
-from backendai.domain.cluster.models.groups import IdleChecker
-from backendai.domain.compute.models.sessions import ComputeSession, IdleWarning
+from backendai.domain.cluster.models import IdleChecker
+from backendai.domain.compute.models import ComputeSession, IdleWarning
 from backendai.domain.compute.status import Status
 from backendai.domain.planning.idle.actions import percent_of
 from backendai.domain.planning.idle.reading import check_idle

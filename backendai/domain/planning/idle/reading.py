@@ -14,8 +14,8 @@ from django.db.models import Q, QuerySet
 
 from backendai.base.db.bulk import among
 from backendai.domain.cluster.idle.checkers import read_holding
-from backendai.domain.cluster.models.groups import Agent, Reachability
-from backendai.domain.compute.models.sessions import ComputeSession, IdleWarning, Kernel
+from backendai.domain.cluster.models import Agent, Reachability
+from backendai.domain.compute.models import ComputeSession, IdleWarning, Kernel
 from backendai.domain.compute.status import Status
 from backendai.domain.usage.samples import averages
 from backendai.scheduler.find_idle import NETWORK, Finding, Recorded, Rule, Use, Watched, find_idle

@@ -16,7 +16,7 @@ from backendai.base.core.session_kinds import kinds_with
 from backendai.base.wire.capabilities import Capability
 from backendai.domain.accounts.models import User
 from backendai.domain.cluster.capabilities import why_not
-from backendai.domain.cluster.models.groups import Agent, ResourceGroup
+from backendai.domain.cluster.models import Agent, ResourceGroup
 from backendai.domain.compute.services.requests.check import Checked, check_spec
 from backendai.domain.compute.services.requests.scheduling import MOST_AGENTS
 from backendai.domain.compute.spec import MountRequest, SessionSpec

@@ -14,7 +14,7 @@ from docker.errors import DockerException
 from backendai.agent.backends.docker.backend import DockerBackend
 from backendai.agent.loop.machine import boot_id
 from backendai.base.core.command_help import DJANGOS_OWN
-from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.cluster.models import Agent
 from backendai.ops.auditing import CHECKS, ObservedContainer, World, run_checks
 from backendai.ops.run.engine import engine_address
 

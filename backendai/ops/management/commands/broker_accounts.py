@@ -7,7 +7,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from backendai.base.core.command_help import DJANGOS_OWN
 from backendai.base.wire.broker.accounts import BrokerAway, NoAccounts, Settled, account_name, nodes_with_accounts
 from backendai.domain.cluster.broker_access import settle_broker_access, wanted_accounts
-from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.cluster.models import Agent
 
 
 class Command(BaseCommand):

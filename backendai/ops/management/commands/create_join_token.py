@@ -8,7 +8,7 @@ from backendai.base.core.command_help import DJANGOS_OWN
 from backendai.base.core.errors import UserError
 from backendai.domain.cluster.agents import check_prefix, is_closed_to_others, join_command, portal_address
 from backendai.domain.cluster.joining import create_join_token
-from backendai.domain.cluster.models.groups import ResourceGroup
+from backendai.domain.cluster.models import ResourceGroup
 
 
 class Command(BaseCommand):

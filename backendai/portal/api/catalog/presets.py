@@ -18,7 +18,7 @@ from backendai.base.core.slots import decimal_text
 from backendai.domain.accounts.scopes import Scope
 from backendai.domain.catalog.models import ResourcePreset
 from backendai.domain.catalog.presets import delete_preset, write_preset
-from backendai.domain.cluster.models.groups import ResourceGroup
+from backendai.domain.cluster.models import ResourceGroup
 from backendai.domain.compute.services.requests.check import place_of
 from backendai.domain.planning.amounts.allowances import Allowance, HolderLimits
 from backendai.domain.planning.amounts.availability import Availability, availability

@@ -24,7 +24,7 @@ from backendai.domain.cluster.agents import (
     revoke_credential,
     revoke_join_token,
 )
-from backendai.domain.cluster.models.groups import Agent, JoinToken, ResourceGroup
+from backendai.domain.cluster.models import Agent, JoinToken, ResourceGroup
 from backendai.domain.compute.services.life.draining import cancel_drain, move_agent, start_drain
 from backendai.domain.compute.services.life.retiring import retire_agent
 from backendai.domain.compute.services.status.ledger import occupied_by_agent

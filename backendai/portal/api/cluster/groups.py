@@ -18,7 +18,7 @@ from backendai.base.core.slots import decimal_text
 from backendai.domain.accounts.models import Domain, KeyPair, Project
 from backendai.domain.accounts.scopes import Scope
 from backendai.domain.cluster.groups.changes import change_group, create_group, delete_group
-from backendai.domain.cluster.models.groups import ResourceGroup
+from backendai.domain.cluster.models import ResourceGroup
 from backendai.domain.planning.amounts.free import GroupRoom, room_in
 from backendai.portal.api.frame.authentication import superadmin_of, user_of
 from backendai.portal.api.frame.paging import ByName

@@ -18,8 +18,8 @@ from rest_framework.response import Response
 from backendai.domain.accounts.models import Project
 from backendai.domain.accounts.scopes import Scope
 from backendai.domain.cluster.idle.checkers import Places, delete_checker, places_of, write_checker
-from backendai.domain.cluster.models.groups import IdleChecker, ResourceGroup
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.cluster.models import IdleChecker, ResourceGroup
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.life.idle import extend_idle
 from backendai.domain.planning.idle.checks import checks_of
 from backendai.portal.api.frame.answers import Answer

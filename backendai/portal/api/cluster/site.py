@@ -18,7 +18,7 @@ from backendai.base.core.errors import UserError
 from backendai.base.core.slots import parse_amount
 from backendai.domain.accounts.scopes import Scope
 from backendai.domain.cluster.groups.session_network import LARGEST_BUNDLE
-from backendai.domain.cluster.models.groups import Announcement, SlotType
+from backendai.domain.cluster.models import Announcement, SlotType
 from backendai.domain.cluster.site import announcements, change_site, stored_settings
 from backendai.domain.cluster.slot_types import change_slot_type
 from backendai.portal.api.frame.answers import Answer

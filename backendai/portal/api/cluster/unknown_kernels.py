@@ -15,7 +15,7 @@ from rest_framework.response import Response
 
 from backendai.base.core.errors import Conflict
 from backendai.domain.accounts.scopes import Scope
-from backendai.domain.compute.models.sessions import UnknownKernel
+from backendai.domain.compute.models import UnknownKernel
 from backendai.domain.compute.services.agents.adopting import adopt_session
 from backendai.domain.compute.services.agents.unknown_kernels import remove_unknown
 from backendai.portal.api.frame.answers import Answer

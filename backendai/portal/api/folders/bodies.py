@@ -8,7 +8,7 @@ from django.conf import settings
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from backendai.domain.compute.models.mounts import SessionMount
+from backendai.domain.compute.models import SessionMount
 from backendai.domain.storage.file_origins import file_origin
 from backendai.domain.storage.models import Folder, FolderGrant, FolderSize
 from backendai.domain.storage.status import GrantKind, Rights, Usage

@@ -14,8 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from backendai.domain.accounts.scopes import Scope
-from backendai.domain.compute.models.mounts import SessionMount
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession, SessionMount
 from backendai.domain.compute.services.life.folder_cuts import terminate_mounting_session
 from backendai.domain.storage.permissions import allows
 from backendai.domain.storage.querysets import MANAGE

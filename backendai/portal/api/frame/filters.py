@@ -12,7 +12,7 @@ from backendai.base.core.session_kinds import kind_choices
 from backendai.base.texts.searching import rows_that_say
 from backendai.domain.activity.models import BackgroundJob
 from backendai.domain.catalog.models import Image
-from backendai.domain.compute.models.sessions import ComputeSession, SchedulingRecord
+from backendai.domain.compute.models import ComputeSession, SchedulingRecord
 from backendai.domain.compute.status import LIVE, Outcome, Phase, Status
 from backendai.domain.planning.steps import messages_of
 

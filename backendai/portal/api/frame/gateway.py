@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from backendai.domain.compute.models.sessions import Kernel
+from backendai.domain.compute.models import Kernel
 from backendai.gates.gateways.asking import NodeUnreachable, ask
 from backendai.gates.gateways.tickets import address_of
 

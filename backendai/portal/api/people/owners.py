@@ -14,7 +14,7 @@ from rest_framework.response import Response
 
 from backendai.domain.accounts.acting import owner_named, projects_to_act_in
 from backendai.domain.accounts.models import Project, User
-from backendai.domain.cluster.models.groups import ResourceGroup
+from backendai.domain.cluster.models import ResourceGroup
 from backendai.portal.api.frame.authentication import user_of
 from backendai.portal.api.frame.parsing import BoundedSerializer
 from backendai.portal.api.other_bodies import ProjectBody

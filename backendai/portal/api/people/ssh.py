@@ -16,7 +16,7 @@ from rest_framework.response import Response
 from backendai.base.core.errors import Conflict
 from backendai.base.core.names import FOLDERS
 from backendai.domain.accounts.scopes import Scope
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.launching.system_sessions import left_out, open_folders
 from backendai.gates.gateways.ssh_access import (
     SshSite,

@@ -17,8 +17,7 @@ from rest_framework.views import APIView
 
 from backendai.base.core.app_arguments import LONGEST_VALUE
 from backendai.domain.accounts.scopes import Scope
-from backendai.domain.compute.models.apps import LONGEST_APP_TITLE, PublicFor
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import LONGEST_APP_TITLE, ComputeSession, PublicFor
 from backendai.domain.compute.services.apps.of_session import App, apps_of, main_kernel, make_entry, settings_of
 from backendai.domain.compute.services.apps.public import close_to_others, open_to_everybody, public_services
 from backendai.domain.compute.services.apps.settings import change_app

@@ -13,7 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from backendai.domain.accounts.scopes import Scope
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.planning.explain import explain
 from backendai.domain.planning.preview import preview
 from backendai.domain.planning.turns import turn_of

@@ -13,7 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from backendai.domain.accounts.scopes import Scope
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.life.home_retention import keep_home
 from backendai.domain.storage.models import Folder
 from backendai.portal.api.folders.bodies import FolderBody, KeepHomeRequest

@@ -16,7 +16,7 @@ from rest_framework.views import APIView
 
 from backendai.base.core.errors import NotFound
 from backendai.base.core.log_lines import last_lines
-from backendai.domain.compute.models.sessions import ComputeSession, Kernel
+from backendai.domain.compute.models import ComputeSession, Kernel
 from backendai.domain.compute.services.apps.of_session import app_logs_of
 from backendai.domain.compute.services.records.log_ends import EMPTY, why_no_logs
 from backendai.domain.compute.services.records.logs import saved_log

@@ -17,7 +17,7 @@ from backendai.domain.accounts.scopes import Scope
 from backendai.domain.activity.models import BackgroundJob
 from backendai.domain.catalog.models import Image
 from backendai.domain.catalog.shares import share_image, take_back_image
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.images.commits import start_commit
 from backendai.domain.compute.services.images.own_images import delete_own_image, rename_own_image
 from backendai.portal.api.catalog.image_bodies import OwnImageBody

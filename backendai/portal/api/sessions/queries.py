@@ -10,7 +10,7 @@ from typing import Any
 from django.db.models import F, Prefetch, QuerySet
 
 from backendai.domain.accounts.models import User
-from backendai.domain.compute.models.sessions import ComputeSession, Kernel
+from backendai.domain.compute.models import ComputeSession, Kernel
 
 _NAMES = {
     "owner_email": F("owner__email"),

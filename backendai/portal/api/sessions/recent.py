@@ -13,7 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from backendai.domain.accounts.scopes import Scope
-from backendai.domain.compute.models.sessions import LaunchRecord
+from backendai.domain.compute.models import LaunchRecord
 from backendai.domain.compute.services.launching.recent import (
     delete_launch,
     pin_launch,

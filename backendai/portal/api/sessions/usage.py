@@ -14,7 +14,7 @@ from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.usage.samples import MOST_POINTS, averages, series
 from backendai.portal.api.frame.authentication import user_of
 from backendai.portal.api.frame.parsing import BoundedSerializer, MomentField

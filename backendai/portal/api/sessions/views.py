@@ -18,7 +18,7 @@ from rest_framework.response import Response
 
 from backendai.base.core.messages import values_of
 from backendai.domain.accounts.scopes import Scope
-from backendai.domain.compute.models.sessions import ComputeSession, Kernel, SchedulingRecord, SessionMount
+from backendai.domain.compute.models import ComputeSession, Kernel, SchedulingRecord, SessionMount
 from backendai.domain.compute.services.launching.create import launch_session
 from backendai.domain.compute.services.launching.priorities import set_priority
 from backendai.domain.compute.services.launching.renaming import rename_session

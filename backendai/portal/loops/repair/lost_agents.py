@@ -11,9 +11,9 @@ from django.conf import settings
 from django.db.models import F
 
 from backendai.base.core.messages import Message
-from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.cluster.models import Agent
 from backendai.domain.cluster.services import mark_lost, reachable_since
-from backendai.domain.compute.models.sessions import Kernel
+from backendai.domain.compute.models import Kernel
 from backendai.domain.compute.services.life.ending import end_each
 from backendai.domain.compute.services.life.losses import MOST_AT_ONCE, RUN_AGAIN, end_unconfirmed
 from backendai.domain.compute.services.status.moves import StatusCause

@@ -17,8 +17,8 @@ from django.db.models import F, Max, QuerySet
 from backendai.base.core.durations import describe_duration
 from backendai.base.core.messages import Message, for_column
 from backendai.base.db.bulk import update_returning, update_rows
-from backendai.domain.cluster.models.groups import Agent
-from backendai.domain.compute.models.sessions import ComputeSession, Kernel, SchedulingRecord
+from backendai.domain.cluster.models import Agent
+from backendai.domain.compute.models import ComputeSession, Kernel, SchedulingRecord
 from backendai.domain.compute.services.life.ending import hint_stops
 from backendai.domain.compute.services.status.history import Entry, write_history
 from backendai.domain.compute.services.status.moves import touch

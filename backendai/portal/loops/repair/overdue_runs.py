@@ -14,7 +14,7 @@ from backendai.base.core.durations import describe_duration
 from backendai.base.core.messages import Message
 from backendai.base.core.session_kinds import KINDS
 from backendai.base.db.bulk import among
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.life.ending import end_each
 from backendai.domain.compute.services.status.moves import StatusCause
 from backendai.domain.compute.status import Outcome, Phase, Result, Status

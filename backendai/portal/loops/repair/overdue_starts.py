@@ -16,10 +16,10 @@ from django.db.models import Exists, F, OuterRef, Q
 from backendai.base.core.durations import describe_duration
 from backendai.base.core.messages import Message
 from backendai.base.core.session_kinds import kinds_with
-from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.cluster.models import Agent
 from backendai.domain.cluster.services import reachable_since
 from backendai.domain.cluster.time_limits import longest_start_of
-from backendai.domain.compute.models.sessions import Kernel
+from backendai.domain.compute.models import Kernel
 from backendai.domain.compute.services.life.ending import end_each
 from backendai.domain.compute.services.life.retrying import Expired, expire_restarts, expire_starts, phase_of
 from backendai.domain.compute.services.status.moves import StatusCause

@@ -16,8 +16,8 @@ from backendai.base.core.durations import describe_duration
 from backendai.base.core.messages import Message
 from backendai.base.core.session_kinds import kinds_with
 from backendai.base.db.bulk import update_returning
-from backendai.domain.cluster.models.groups import ResourceGroup
-from backendai.domain.compute.models.sessions import ComputeSession, SchedulingRecord
+from backendai.domain.cluster.models import ResourceGroup
+from backendai.domain.compute.models import ComputeSession, SchedulingRecord
 from backendai.domain.compute.services.life.ending import cancel_dependents, end_each
 from backendai.domain.compute.services.status.history import Entry, write_history
 from backendai.domain.compute.services.status.moves import StatusCause, touch

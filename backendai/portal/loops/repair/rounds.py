@@ -19,7 +19,7 @@ from backendai.domain.catalog.tags import try_old_ones_again
 from backendai.domain.cluster.broker_access import settle_broker_access
 from backendai.domain.cluster.epochs import STRANGERS_ARE_REAL, advance_epoch, note_mark, read_mark
 from backendai.domain.cluster.node_jobs import follow_jobs
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.apps.public import close_expired_apps
 from backendai.domain.compute.services.images.commit_reports import mark_unwanted
 from backendai.domain.compute.services.images.own_images import remove_left_tags

@@ -15,7 +15,7 @@ from django.views.decorators.http import require_http_methods
 
 from backendai.base.core.app_arguments import LONGEST_VALUE
 from backendai.base.core.errors import NotFound, UserError
-from backendai.domain.compute.models.apps import LONGEST_APP_TITLE
+from backendai.domain.compute.models import LONGEST_APP_TITLE
 from backendai.domain.compute.services.apps.settings import change_app, find_app
 from backendai.portal.web.frame.requests import PageRequest
 from backendai.portal.web.session.boxes import box

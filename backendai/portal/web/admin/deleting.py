@@ -18,8 +18,8 @@ from backendai.base.texts.translation import gettext as _
 from backendai.domain.accounts.models import Project, User
 from backendai.domain.accounts.references import words_for
 from backendai.domain.catalog.models import ResourcePreset
-from backendai.domain.cluster.models.groups import Agent
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.cluster.models import Agent
+from backendai.domain.compute.models import ComputeSession
 from backendai.portal.web.admin.editing import DeletePage
 
 # The lists in which the rows are found; each page says by which filter.

@@ -14,8 +14,8 @@ from django.utils.translation import gettext as _
 
 from backendai.domain.accounts.models import Invitation, User
 from backendai.domain.activity.models import AuditEntry, BackgroundJob
-from backendai.domain.cluster.models.groups import Agent
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.cluster.models import Agent
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.notices.unknown_notifications import undecided_by_agent
 from backendai.domain.compute.status import Status
 from backendai.portal.web.admin.access import panel_page

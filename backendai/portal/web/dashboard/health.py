@@ -22,7 +22,7 @@ from backendai.base.core.slots import format_size
 from backendai.base.process.listeners import reached_at
 from backendai.base.texts.translation import gettext as _
 from backendai.domain.cluster.epochs import has_other_portal
-from backendai.domain.cluster.models.groups import Agent, Reachability
+from backendai.domain.cluster.models import Agent, Reachability
 from backendai.domain.cluster.services import last_pass_at
 from backendai.portal.web.frame.build import build_text
 

@@ -17,7 +17,7 @@ from backendai.domain.activity.models import BackgroundJob
 from backendai.domain.catalog.models import Image, ImageOnAgent
 from backendai.domain.catalog.services import BUILD_JOB
 from backendai.domain.cluster.capabilities import reported
-from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.cluster.models import Agent
 from backendai.domain.cluster.native_sessions import runs_natively
 
 _OPEN = Prepared(lambda user: Image.objects.usable_by(user).annotate(owner_email=F("owner__email")))

@@ -18,8 +18,8 @@ from backendai.base.core.errors import UserError
 from backendai.base.core.session_kinds import KINDS
 from backendai.base.texts.messages import in_words
 from backendai.domain.accounts.models import Project, User
-from backendai.domain.cluster.models.groups import Agent
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.cluster.models import Agent
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.requests.check import project_of
 from backendai.domain.compute.status import Status
 from backendai.domain.planning.amounts.allowances import own_limits

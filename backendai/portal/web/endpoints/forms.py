@@ -15,7 +15,7 @@ from backendai.base.core.slots import Slots
 from backendai.base.texts.translation import gettext as _
 from backendai.domain.accounts.models import Project, User
 from backendai.domain.catalog.models import Image
-from backendai.domain.cluster.models.groups import ResourceGroup
+from backendai.domain.cluster.models import ResourceGroup
 from backendai.domain.compute.spec import MountRequest
 from backendai.domain.serving.model_definition import read_model_definition
 from backendai.domain.serving.models import MOST_REPLICAS, Revision

@@ -17,7 +17,7 @@ from django.urls import reverse
 
 from backendai.base.core.errors import UserError
 from backendai.base.texts.messages import in_words
-from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.cluster.models import Agent
 from backendai.domain.storage.file_origins import file_origin
 from backendai.domain.storage.models import Folder, StorageHost
 from backendai.domain.storage.permissions import allows, file_rights

@@ -13,7 +13,7 @@ from django.utils.http import urlencode
 from django.utils.translation import gettext_lazy as _l
 
 from backendai.domain.accounts.models import Membership, User
-from backendai.domain.compute.models.mounts import SessionMount
+from backendai.domain.compute.models import SessionMount
 from backendai.domain.storage.models import Folder, FolderGrant
 from backendai.domain.storage.querysets import MANAGE, FolderQuerySet
 from backendai.domain.storage.status import FolderStatus, Usage

@@ -16,8 +16,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from backendai.base.core.errors import NotFound, UserError
 from backendai.base.texts.translation import gettext as _
 from backendai.domain.accounts.models import Membership
-from backendai.domain.compute.models.mounts import SessionMount
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession, SessionMount
 from backendai.domain.storage.models import Folder
 from backendai.domain.storage.querysets import MANAGE
 from backendai.domain.storage.services import (

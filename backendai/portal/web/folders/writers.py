@@ -11,8 +11,7 @@ from uuid import UUID
 from django.db.models import Q
 
 from backendai.domain.accounts.models import User
-from backendai.domain.compute.models.mounts import SessionMount
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession, SessionMount
 from backendai.domain.storage.models import Folder
 from backendai.domain.storage.status import Rights
 

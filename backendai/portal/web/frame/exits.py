@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.utils.translation import gettext_noop
 
 from backendai.base.texts.translation import gettext as _
-from backendai.domain.compute.models.sessions import Kernel
+from backendai.domain.compute.models import Kernel
 from backendai.domain.compute.reasons import ReasonKind, codes_of
 
 _ON_ORDER = frozenset({*codes_of(ReasonKind.REQUEST, ReasonKind.IDLE, ReasonKind.LIMIT), "agent-drained"})

@@ -10,7 +10,7 @@ from django.db import connection
 from backendai.base.core.slots import format_size
 from backendai.base.texts.translation import gettext as _
 from backendai.domain.activity.models import AuditEntry, BackgroundJob
-from backendai.domain.compute.models.sessions import ComputeSession, Kernel, SchedulingRecord
+from backendai.domain.compute.models import ComputeSession, Kernel, SchedulingRecord
 
 _GROWING = (ComputeSession, Kernel, SchedulingRecord, AuditEntry, BackgroundJob)
 _ESTIMATES = """

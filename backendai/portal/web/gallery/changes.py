@@ -19,7 +19,7 @@ from backendai.base.core.errors import NotFound, UserError
 from backendai.base.core.written_documents import LARGEST, written
 from backendai.base.texts.messages import in_words
 from backendai.base.texts.translation import gettext as _
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.launching.recent import parameters_of, recent_launch
 from backendai.domain.compute.services.requests.session_files import launch_files_of
 from backendai.domain.pipelines.documents.copying import copied_text

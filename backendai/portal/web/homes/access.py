@@ -16,7 +16,7 @@ from django.shortcuts import render
 from django.urls import reverse
 
 from backendai.base.core.errors import Conflict, NotFound
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.gates.gateways.asking import NodeUnreachable
 from backendai.gates.gateways.guests import find_target
 from backendai.gates.gateways.homes import CHANGE_SECONDS, ask_home

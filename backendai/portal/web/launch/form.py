@@ -18,7 +18,7 @@ from django.utils.translation import gettext_lazy as _
 from backendai.base.core.errors import UserError
 from backendai.base.core.session_kinds import KINDS
 from backendai.domain.accounts.models import User
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.launching.create import check_names
 from backendai.domain.compute.spec import SessionSpec
 from backendai.domain.compute.status import ClusterMode

@@ -24,7 +24,7 @@ from backendai.base.texts.messages import in_words
 from backendai.base.texts.translation import gettext as _
 from backendai.domain.accounts.models import Project, User
 from backendai.domain.accounts.rates import check_launch_rate
-from backendai.domain.compute.models.sessions import ComputeSession, LaunchRecord
+from backendai.domain.compute.models import ComputeSession, LaunchRecord
 from backendai.domain.compute.services.apps.kinds import title_of
 from backendai.domain.compute.services.launching.recent import (
     launch_and_remember,

@@ -22,8 +22,8 @@ from backendai.base.core.slots import Slots
 from backendai.base.texts.messages import in_words
 from backendai.domain.accounts.models import User
 from backendai.domain.catalog.models import Image, ResourcePreset
-from backendai.domain.cluster.models.groups import ResourceGroup
-from backendai.domain.compute.models.sessions import LaunchRecord
+from backendai.domain.cluster.models import ResourceGroup
+from backendai.domain.compute.models import LaunchRecord
 from backendai.domain.compute.services.launching.recent import (
     delete_launch,
     pin_launch,

@@ -21,8 +21,8 @@ from backendai.base.texts.translation import gettext as _
 from backendai.domain.accounts.acting import people_to_act_for, projects_to_act_in
 from backendai.domain.accounts.models import User
 from backendai.domain.catalog.models import Image, ResourcePreset
-from backendai.domain.cluster.models.groups import ResourceGroup
-from backendai.domain.compute.models.sessions import ComputeSession, LaunchRecord
+from backendai.domain.cluster.models import ResourceGroup
+from backendai.domain.compute.models import ComputeSession, LaunchRecord
 from backendai.domain.compute.services.requests.session_files import launch_files_of
 from backendai.portal.web.launch.fields.allocation_fields import CUSTOM, initial_amounts
 from backendai.portal.web.launch.fields.file_fields import PARTS, FileRow, FilesField, rows_of_files

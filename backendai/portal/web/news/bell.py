@@ -12,8 +12,7 @@ from backendai.domain.accounts.models import User
 from backendai.domain.activity.access_notices import access_notices_of
 from backendai.domain.activity.models import AccessNotice, BackgroundJob
 from backendai.domain.activity.notices import GIVEN, NoticeKind, choices_of, kinds_in
-from backendai.domain.compute.models.notices import SessionNotice
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession, SessionNotice
 from backendai.domain.compute.services.notices.unknown_notifications import UnknownOn, undecided_by_agent
 from backendai.domain.pipelines.services.news import ended_runs, told_by
 from backendai.domain.serving.models import EndpointNotice

@@ -10,8 +10,7 @@ from typing import Any
 
 from backendai.domain.accounts.models import User
 from backendai.domain.activity.notices import NoticeKind, choices_of, kinds_in
-from backendai.domain.compute.models.notices import SessionNotice
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession, SessionNotice
 from backendai.domain.compute.status import LIVE, Status
 
 MOST_SHOWN = 3

@@ -10,8 +10,7 @@ from backendai.base.texts.isolation import isolated
 from backendai.base.texts.messages import in_words
 from backendai.domain.activity.models import AccessNotice
 from backendai.domain.activity.notices import NoticeKind
-from backendai.domain.compute.models.notices import SessionNotice
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession, SessionNotice
 from backendai.domain.compute.reasons import BY_ADMINISTRATOR
 
 _TONES = {NoticeKind.FAILED: "bad", NoticeKind.ENDED: "wait", NoticeKind.ENDING: "wait", NoticeKind.IDLE: "wait"}

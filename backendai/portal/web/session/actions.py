@@ -10,8 +10,8 @@ from django.utils.translation import gettext as _
 from backendai.base.texts.messages import in_words
 from backendai.base.wire.capabilities import Capability
 from backendai.domain.cluster.capabilities import capabilities_of
-from backendai.domain.cluster.models.groups import Agent
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.cluster.models import Agent
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.apps.of_session import has_apps
 from backendai.domain.compute.services.images.commits import obstacle_to_commit
 from backendai.domain.compute.status import STARTING, Status

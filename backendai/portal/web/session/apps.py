@@ -17,7 +17,7 @@ from django.views.decorators.http import require_safe
 
 from backendai.base.core.errors import UserError
 from backendai.domain.accounts.sign_in.credentials import Credential
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.apps.of_session import Entry, app_domain, make_entry
 from backendai.portal.web.frame.app_reach import why_out_of_reach
 from backendai.portal.web.frame.requests import PageRequest

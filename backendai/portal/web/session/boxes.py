@@ -18,7 +18,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
 from backendai.base.core.errors import UserError
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.apps.of_session import app_logs_of
 from backendai.domain.compute.services.launching.renaming import rename_session
 from backendai.domain.compute.services.records.logs import earlier_logs

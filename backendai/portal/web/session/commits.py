@@ -21,7 +21,7 @@ from pydantic import ValidationError
 from backendai.base.core.errors import Overloaded, UserError
 from backendai.base.wire.home import HomeLook
 from backendai.domain.catalog.models import Image
-from backendai.domain.compute.models.sessions import ComputeSession, Kernel
+from backendai.domain.compute.models import ComputeSession, Kernel
 from backendai.domain.compute.services.images.commits import (
     commit_under_way,
     most_own_images,

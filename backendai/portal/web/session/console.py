@@ -17,7 +17,7 @@ from django.views.decorators.http import require_safe
 from backendai.base.wire.capabilities import Capability
 from backendai.domain.cluster.app_domains import origin_of, output_host
 from backendai.domain.cluster.capabilities import why_not
-from backendai.domain.compute.models.sessions import ComputeSession, Kernel
+from backendai.domain.compute.models import ComputeSession, Kernel
 from backendai.domain.compute.services.apps.of_session import apps_of, main_kernel
 from backendai.portal.web.frame.requests import PageRequest
 from backendai.portal.web.session.actions import why_no_console

@@ -9,8 +9,8 @@ from typing import Any
 from backendai.base.wire.capabilities import Capability
 from backendai.domain.accounts.models import User
 from backendai.domain.cluster.capabilities import capabilities_of, lacking_cluster_files, why_not
-from backendai.domain.cluster.models.groups import Agent
-from backendai.domain.compute.models.sessions import ComputeSession, Kernel, KernelLog
+from backendai.domain.cluster.models import Agent
+from backendai.domain.compute.models import ComputeSession, Kernel, KernelLog
 from backendai.domain.compute.services.apps.of_session import app_logs_of
 from backendai.domain.compute.services.launching.renaming import may_be_renamed
 from backendai.domain.compute.services.records.log_ends import last_lines, why_no_logs

@@ -20,7 +20,7 @@ from django.views.decorators.http import require_http_methods
 from backendai.base.core.errors import UserError
 from backendai.base.texts.messages import in_words
 from backendai.domain.accounts.policies.duration_field import TimeSpanField
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.life.end_times import latest_end, set_end
 from backendai.portal.web.frame.requests import PageRequest
 from backendai.portal.web.session.boxes import box

@@ -18,7 +18,7 @@ from backendai.base.core.errors import UserError
 from backendai.base.texts.messages import in_words
 from backendai.base.texts.translation import gettext as _
 from backendai.base.texts.translation import ngettext
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.life.ending_many import MOST_ENDED, EndedMany, terminate_sessions
 from backendai.domain.compute.status import LIVE, Status
 from backendai.portal.web.frame.requests import PageRequest, ids_in, way_back

@@ -13,8 +13,8 @@ from django.utils.dateparse import parse_datetime
 from backendai.base.core.durations import describe_duration
 from backendai.base.core.slots import MILLI, Slots, format_size
 from backendai.base.texts.translation import gettext as _
-from backendai.domain.cluster.models.groups import Agent
-from backendai.domain.compute.models.sessions import Allocation, ComputeSession, Kernel
+from backendai.domain.cluster.models import Agent
+from backendai.domain.compute.models import Allocation, ComputeSession, Kernel
 from backendai.domain.compute.services.requests.order import WAIT
 from backendai.domain.compute.status import PLACED, TERMINAL, Status
 

@@ -17,7 +17,7 @@ from django.views.decorators.http import require_http_methods
 from backendai.base.core.errors import UserError
 from backendai.base.texts.messages import in_words
 from backendai.base.texts.translation import gettext as _
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.life.home_retention import home_under_way, keep_home, kernel_with_home
 from backendai.domain.storage.models import StorageHost
 from backendai.portal.web.account.menu import blame

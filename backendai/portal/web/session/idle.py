@@ -12,8 +12,8 @@ from backendai.base.texts.messages import in_words
 from backendai.base.texts.translation import gettext as _
 from backendai.domain.accounts.policies.duration_field import short_duration
 from backendai.domain.cluster.idle.checkers import read_holding
-from backendai.domain.cluster.models.groups import IdleChecker
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.cluster.models import IdleChecker
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.status import Status
 from backendai.domain.planning.idle.checks import IdleCheck, checks_of
 from backendai.portal.web.dashboard.resources import name_of_slot

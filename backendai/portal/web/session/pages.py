@@ -19,7 +19,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 from backendai.base.core.errors import UserError
 from backendai.base.texts.messages import in_words
 from backendai.base.texts.translation import gettext as _
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.apps.public import is_public
 from backendai.domain.compute.services.life.ending import terminate_session
 from backendai.domain.compute.services.life.home_retention import home_under_way

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from backendai.base.core.slots import format_size
 from backendai.base.texts.translation import gettext as _
-from backendai.domain.compute.models.sessions import ComputeSession, Kernel
+from backendai.domain.compute.models import ComputeSession, Kernel
 from backendai.domain.compute.services.records.start_times import STAGES, UsualStart, stage_seconds, usual_start
 from backendai.domain.compute.status import STARTING, Status
 

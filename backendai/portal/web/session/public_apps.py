@@ -17,8 +17,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from backendai.base.core.errors import NotFound, UserError
 from backendai.base.texts.messages import in_words
-from backendai.domain.compute.models.apps import PublicFor
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession, PublicFor
 from backendai.domain.compute.services.apps.of_session import behind_label
 from backendai.domain.compute.services.apps.public import close_to_others, open_to_everybody
 from backendai.domain.compute.services.apps.settings import find_app

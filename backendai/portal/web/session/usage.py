@@ -14,7 +14,7 @@ from django.utils.translation import gettext_noop
 from backendai.base.core.slots import MILLI, format_size, is_accelerator, is_size
 from backendai.base.texts.translation import gettext as _
 from backendai.domain.cluster.slot_types import in_order
-from backendai.domain.compute.models.sessions import ComputeSession, Kernel
+from backendai.domain.compute.models import ComputeSession, Kernel
 from backendai.domain.usage.models import UsageSample
 from backendai.domain.usage.samples import Point, Series, latest, series
 from backendai.portal.web.dashboard.resources import name_of_slot

@@ -20,7 +20,7 @@ from django.views.decorators.http import require_POST, require_safe
 from backendai.base.core.csv_cells import csv_lines
 from backendai.domain.accounts.models import User
 from backendai.domain.cluster.site import site_settings
-from backendai.domain.compute.models.sessions import ComputeSession, Kernel
+from backendai.domain.compute.models import ComputeSession, Kernel
 from backendai.portal.web.dashboard.images import builds_for
 from backendai.portal.web.dashboard.resources import RoomBars, rooms_for
 from backendai.portal.web.frame.requests import PageRequest, ids_in

@@ -16,8 +16,8 @@ from django.utils.translation import gettext_lazy as _
 from backendai.base.core.session_kinds import KINDS
 from backendai.base.db.prepared import Prepared
 from backendai.domain.accounts.models import Domain, Project, User
-from backendai.domain.cluster.models.groups import ResourceGroup
-from backendai.domain.compute.models.sessions import ComputeSession, Kernel
+from backendai.domain.cluster.models import ResourceGroup
+from backendai.domain.compute.models import ComputeSession, Kernel
 from backendai.domain.compute.status import LIVE, Status
 from backendai.portal.web.frame.statuses import appearance_of
 from backendai.portal.web.session_list.address import Address

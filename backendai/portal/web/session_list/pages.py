@@ -17,7 +17,7 @@ from backendai.base.db.bulk import list_of, listed
 from backendai.base.db.prepared import Prepared
 from backendai.domain.accounts.models import User
 from backendai.domain.catalog.models import Image
-from backendai.domain.compute.models.sessions import ComputeSession, Kernel
+from backendai.domain.compute.models import ComputeSession, Kernel
 from backendai.domain.compute.querysets import SessionQuerySet
 from backendai.domain.compute.services.apps.public import is_public
 from backendai.domain.planning.idle.checks import announced_end

@@ -10,7 +10,7 @@ from typing import Any
 from backendai.base.core.slots import MILLI, is_accelerator
 from backendai.base.texts.translation import gettext as _
 from backendai.domain.cluster.slot_types import in_order
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.usage.models import UsageSample
 from backendai.domain.usage.samples import latest
 from backendai.portal.web.dashboard.resources import name_of_slot

@@ -25,7 +25,7 @@ from backendai.domain.accounts.models import User
 from backendai.domain.accounts.policies.duration_field import short_duration
 from backendai.domain.accounts.sign_in.second_factors import is_missing
 from backendai.domain.cluster.slot_types import in_order
-from backendai.domain.compute.models.sessions import ComputeSession, SchedulingRecord
+from backendai.domain.compute.models import ComputeSession, SchedulingRecord
 from backendai.domain.compute.services.status.steps import Step
 from backendai.domain.planning.steps import shown_steps
 from backendai.portal.web.dashboard.resources import name_of_slot

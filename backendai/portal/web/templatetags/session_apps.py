@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from backendai.domain.cluster.site import site_settings
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.apps.kinds import Category
 from backendai.domain.compute.services.apps.of_session import App, app_domain, apps_of, main_kernel, settings_of
 from backendai.domain.compute.services.apps.public import public_services

@@ -12,7 +12,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from backendai.base.core.service_ports import service_ports_of
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.status import Result, Status
 from backendai.portal.web.frame.statuses import appearance_of
 from backendai.portal.web.session_list.columns import Column

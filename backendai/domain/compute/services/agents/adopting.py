@@ -16,7 +16,7 @@ from backendai.base.core.slots import parse_amount
 from backendai.domain.accounts.models import Project, User
 from backendai.domain.activity.services import audit
 from backendai.domain.catalog.models import Image
-from backendai.domain.compute.models.sessions import (
+from backendai.domain.compute.models import (
     ComputeSession,
     Kernel,
     SchedulingRecord,

@@ -18,10 +18,10 @@ from backendai.domain.accounts.homes import Home, Residents, homes_of
 from backendai.domain.accounts.models import Project, User
 from backendai.domain.catalog.models import Image
 from backendai.domain.cluster.capabilities import capabilities_of
-from backendai.domain.cluster.models.groups import Agent, ResourceGroup
+from backendai.domain.cluster.models import Agent, ResourceGroup
 from backendai.domain.cluster.site import SiteSettings, site_settings
 from backendai.domain.cluster.time_limits import longest_start
-from backendai.domain.compute.models.sessions import ComputeSession, Kernel
+from backendai.domain.compute.models import ComputeSession, Kernel
 from backendai.domain.compute.services.agents.environ import environ_of
 from backendai.domain.compute.services.agents.manifests import manifest_of
 from backendai.domain.compute.services.placing.cluster_access import keys_of

@@ -9,8 +9,8 @@ from uuid import UUID
 
 from django.core import signing
 
-from backendai.domain.cluster.models.groups import Agent
-from backendai.domain.compute.models.sessions import ComputeSession, Kernel, SessionMount
+from backendai.domain.cluster.models import Agent
+from backendai.domain.compute.models import ComputeSession, Kernel, SessionMount
 
 _SIGNER = signing.Signer(salt="kernel-manifest")
 

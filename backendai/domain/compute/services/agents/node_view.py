@@ -21,9 +21,9 @@ from backendai.base.wire.pulls import RegistryAccess
 from backendai.base.wire.tickets import public_key_of
 from backendai.domain.catalog.registry_access import access_for
 from backendai.domain.cluster.epochs import read_epoch
-from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.cluster.models import Agent
 from backendai.domain.cluster.node_jobs import orders_of
-from backendai.domain.compute.models.sessions import Kernel
+from backendai.domain.compute.models import Kernel
 from backendai.domain.compute.services.agents.kernel_specs import specs_for
 from backendai.domain.compute.services.agents.unknown_kernels import MisplacedKernels, Syncing, misplaced_kernels
 from backendai.domain.compute.status import PLACED, STARTING, Status

@@ -21,8 +21,8 @@ from backendai.base.wire.messages import KernelSighting, SyncDown
 from backendai.base.wire.messages import UnknownKernel as ReportedKernel
 from backendai.domain.accounts.models import User
 from backendai.domain.activity.services import audit
-from backendai.domain.cluster.models.groups import Agent
-from backendai.domain.compute.models.sessions import Kernel, UnknownKernel
+from backendai.domain.cluster.models import Agent
+from backendai.domain.compute.models import Kernel, UnknownKernel
 from backendai.domain.compute.services.agents.manifests import read_manifest
 
 Key = tuple[UUID, int]

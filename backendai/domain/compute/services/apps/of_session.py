@@ -29,8 +29,7 @@ from backendai.domain.accounts.models import User
 from backendai.domain.accounts.sign_in.credentials import Credential
 from backendai.domain.cluster.app_domains import app_domain_of, origin_of
 from backendai.domain.cluster.capabilities import capabilities_of, why_not
-from backendai.domain.compute.models.apps import AppSetting
-from backendai.domain.compute.models.sessions import ComputeSession, Kernel
+from backendai.domain.compute.models import AppSetting, ComputeSession, Kernel
 from backendai.domain.compute.querysets import SessionQuerySet
 from backendai.domain.compute.services.apps.kinds import Category, kind_of, title_of
 from backendai.domain.compute.status import Status

@@ -16,10 +16,9 @@ from backendai.base.wire.browser import SessionEvent, publish_on_commit
 from backendai.domain.accounts.acting import both_names
 from backendai.domain.accounts.models import User
 from backendai.domain.activity.services import audit, audit_each
-from backendai.domain.cluster.models.site import SiteSetting
+from backendai.domain.cluster.models import SiteSetting
 from backendai.domain.cluster.site import site_settings
-from backendai.domain.compute.models.apps import PublicFor
-from backendai.domain.compute.models.sessions import ComputeSession, Kernel, PublicApp
+from backendai.domain.compute.models import ComputeSession, Kernel, PublicApp, PublicFor
 from backendai.domain.compute.querysets import SessionQuerySet
 from backendai.domain.compute.services.apps.of_session import App, apps_of, host_of, label_of, main_kernel
 from backendai.domain.compute.services.apps.settings import find_app

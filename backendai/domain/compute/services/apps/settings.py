@@ -12,8 +12,7 @@ from backendai.base.core.errors import Conflict, NotFound, UserError
 from backendai.domain.accounts.acting import both_names
 from backendai.domain.accounts.models import User
 from backendai.domain.activity.services import audit
-from backendai.domain.compute.models.apps import LONGEST_APP_TITLE, AppSetting
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import LONGEST_APP_TITLE, AppSetting, ComputeSession
 from backendai.domain.compute.services.apps.of_session import App, apps_of, main_kernel, settings_of
 
 CHANGED = "app.change"

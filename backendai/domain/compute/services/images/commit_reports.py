@@ -33,8 +33,8 @@ from backendai.domain.catalog.images import free_name
 from backendai.domain.catalog.models import Image, ImageOnAgent
 from backendai.domain.catalog.registry_access import push_account_of
 from backendai.domain.catalog.tags import start_removal
-from backendai.domain.cluster.models.groups import Agent
-from backendai.domain.compute.models.sessions import ComputeSession, ImageCommit
+from backendai.domain.cluster.models import Agent
+from backendai.domain.compute.models import ComputeSession, ImageCommit
 from backendai.domain.compute.services.images.commits import NOT_OVER, end_commit
 
 _Status = ImageCommit.Status

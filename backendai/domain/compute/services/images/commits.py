@@ -26,9 +26,9 @@ from backendai.domain.activity.models import BackgroundJob
 from backendai.domain.activity.services import audit
 from backendai.domain.catalog.models import Image, Registry
 from backendai.domain.cluster.capabilities import why_not
-from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.cluster.models import Agent
 from backendai.domain.cluster.node_jobs import Ending, ending_of, hint_job, is_outdated, update_agent
-from backendai.domain.compute.models.sessions import ComputeSession, ImageCommit, Kernel
+from backendai.domain.compute.models import ComputeSession, ImageCommit, Kernel
 from backendai.domain.compute.services.requests.limits import lock_holders
 from backendai.domain.compute.status import Status
 

@@ -23,7 +23,7 @@ from backendai.domain.activity.models import BackgroundJob
 from backendai.domain.activity.services import audit
 from backendai.domain.catalog.models import Image, ImageOnAgent, ImageShare
 from backendai.domain.catalog.tags import PAUSE, TAG_JOB, start_removal
-from backendai.domain.compute.models.sessions import ComputeSession, ImageCommit
+from backendai.domain.compute.models import ComputeSession, ImageCommit
 from backendai.domain.compute.services.images.commit_reports import mark_unwanted
 from backendai.domain.compute.services.images.commits import NOT_OVER
 from backendai.domain.compute.services.requests.limits import lock_holders

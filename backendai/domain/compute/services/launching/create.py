@@ -25,7 +25,7 @@ from backendai.domain.accounts.acting import both_names, owner_named
 from backendai.domain.accounts.models import User
 from backendai.domain.activity.services import audit
 from backendai.domain.catalog.models import Image
-from backendai.domain.compute.models.sessions import ComputeSession, Kernel, SchedulingRecord, history_entry
+from backendai.domain.compute.models import ComputeSession, Kernel, SchedulingRecord, history_entry
 from backendai.domain.compute.services.notices.owners import note_launch
 from backendai.domain.compute.services.requests.check import Checked, check_spec
 from backendai.domain.compute.services.requests.limits import check_pending

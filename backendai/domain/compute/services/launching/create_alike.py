@@ -12,7 +12,7 @@ from backendai.base.wire.broker.hints import hint_on_commit
 from backendai.base.wire.broker.queues import CONTROL_QUEUE
 from backendai.base.wire.browser import SessionEvent, publish_on_commit
 from backendai.domain.accounts.models import User
-from backendai.domain.compute.models.sessions import ComputeSession, Kernel
+from backendai.domain.compute.models import ComputeSession, Kernel
 from backendai.domain.compute.services.launching.create import kernels_of, session_row
 from backendai.domain.compute.services.requests.check import Checked
 from backendai.domain.compute.services.requests.limits import check_pending

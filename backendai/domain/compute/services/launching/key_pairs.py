@@ -7,7 +7,7 @@ from django.db import transaction
 from backendai.base.core.errors import Conflict
 from backendai.domain.accounts.models import User
 from backendai.domain.accounts.services.key_pairs import own_key_pair, remove_key_pair
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.status import LIVE
 
 

@@ -15,7 +15,7 @@ from backendai.domain.accounts.acting import both_names
 from backendai.domain.accounts.models import KeyPair, User
 from backendai.domain.accounts.policies.applicable import limits_of_launch
 from backendai.domain.activity.services import audit
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.requests.scheduling import check_priority
 from backendai.domain.compute.services.status.moves import publish_changes
 from backendai.domain.compute.status import Status

@@ -13,7 +13,7 @@ from backendai.base.core.session_kinds import kinds_with
 from backendai.domain.accounts.models import User
 from backendai.domain.accounts.services import check_purge, purge
 from backendai.domain.activity.models import AccessNotice, NoticeChoice
-from backendai.domain.compute.models.sessions import ComputeSession, EarlierLog, Kernel, KernelLog, SessionNotice
+from backendai.domain.compute.models import ComputeSession, EarlierLog, Kernel, KernelLog, SessionNotice
 from backendai.domain.compute.services.images.own_images import delete_images_of
 from backendai.domain.compute.services.requests.session_files import delete_files_of
 from backendai.domain.compute.status import Status

@@ -18,7 +18,7 @@ from backendai.base.core.errors import Conflict, NotFound
 from backendai.base.core.names import check_session_name
 from backendai.domain.accounts.models import User
 from backendai.domain.activity.services import audit
-from backendai.domain.compute.models.sessions import ComputeSession, LaunchRecord
+from backendai.domain.compute.models import ComputeSession, LaunchRecord
 from backendai.domain.compute.services.launching.create import Launched, launch_many
 from backendai.domain.compute.services.requests.scheduling import USUAL_PRIORITY
 from backendai.domain.compute.spec import SessionSpec

@@ -12,7 +12,7 @@ from backendai.base.wire.browser import SessionEvent, publish_on_commit
 from backendai.domain.accounts.acting import both_names
 from backendai.domain.accounts.models import User
 from backendai.domain.activity.services import audit
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.status import LIVE, Status
 
 # While an agent prepares a session, programs might get the old or the new name.

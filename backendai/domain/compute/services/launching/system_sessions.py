@@ -16,8 +16,8 @@ from backendai.base.core.messages import Message
 from backendai.base.core.slots import Slots
 from backendai.domain.accounts.models import User
 from backendai.domain.catalog.models import Image, ImageOnAgent
-from backendai.domain.cluster.models.groups import Agent, ResourceGroup
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.cluster.models import Agent, ResourceGroup
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.launching.create import create_session
 from backendai.domain.compute.services.life.ending import end_each, terminate_session
 from backendai.domain.compute.services.requests.amounts import minimum_of

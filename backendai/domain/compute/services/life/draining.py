@@ -18,8 +18,8 @@ from backendai.base.wire.broker.hints import hint_on_commit
 from backendai.base.wire.broker.queues import CONTROL_QUEUE
 from backendai.domain.accounts.models import User
 from backendai.domain.activity.services import audit
-from backendai.domain.cluster.models.groups import Agent, ResourceGroup
-from backendai.domain.compute.models.sessions import ComputeSession, Kernel
+from backendai.domain.cluster.models import Agent, ResourceGroup
+from backendai.domain.compute.models import ComputeSession, Kernel
 from backendai.domain.compute.services.life.ending import end_each
 from backendai.domain.compute.services.life.losses import MOST_AT_ONCE, RUN_AGAIN, stop_for_another_try
 from backendai.domain.compute.services.notices.owners import warn_owners, withdraw_warnings

@@ -12,7 +12,7 @@ from backendai.base.core.messages import Message
 from backendai.domain.accounts.acting import both_names
 from backendai.domain.accounts.models import User
 from backendai.domain.activity.services import audit
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.life.lifetimes import longest_allowed
 from backendai.domain.compute.services.notices.owners import withdraw_end_warning
 from backendai.domain.compute.services.status.history import Entry, write_history

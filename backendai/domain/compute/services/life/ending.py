@@ -22,8 +22,8 @@ from backendai.base.wire.broker.queues import CONTROL_QUEUE, node_queue
 from backendai.domain.accounts.acting import both_names
 from backendai.domain.accounts.models import User
 from backendai.domain.activity.services import audit
-from backendai.domain.cluster.models.groups import Agent
-from backendai.domain.compute.models.sessions import ComputeSession, Kernel, SchedulingRecord
+from backendai.domain.cluster.models import Agent
+from backendai.domain.compute.models import ComputeSession, Kernel, SchedulingRecord
 from backendai.domain.compute.reasons import reason_of
 from backendai.domain.compute.services.images.commits import refuse_while_saved
 from backendai.domain.compute.services.life.home_retention import refuse_while_home_is_kept

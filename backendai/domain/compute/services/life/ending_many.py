@@ -14,7 +14,7 @@ from backendai.base.core.messages import Message
 from backendai.domain.accounts.acting import both_names
 from backendai.domain.accounts.models import User
 from backendai.domain.activity.services import audit_each
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.images.commits import being_saved
 from backendai.domain.compute.services.life.ending import Ended, end_sessions, end_stuck_kernels
 from backendai.domain.compute.services.life.home_retention import homes_being_kept

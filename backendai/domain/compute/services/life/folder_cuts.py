@@ -11,7 +11,7 @@ from backendai.base.core.errors import Conflict, NotFound
 from backendai.base.core.messages import Message
 from backendai.domain.accounts.models import User
 from backendai.domain.activity.services import audit
-from backendai.domain.compute.models.mounts import SessionMount
+from backendai.domain.compute.models import SessionMount
 from backendai.domain.compute.services.life.ending import end_sessions
 from backendai.domain.compute.services.status.moves import StatusCause
 from backendai.domain.compute.status import LIVE, Phase

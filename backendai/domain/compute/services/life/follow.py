@@ -17,7 +17,7 @@ from backendai.base.db.per_row_case import by_row
 from backendai.base.db.prepared import Prepared
 from backendai.base.wire.broker.hints import hint_on_commit
 from backendai.base.wire.broker.queues import node_queue
-from backendai.domain.compute.models.sessions import ComputeSession, Kernel
+from backendai.domain.compute.models import ComputeSession, Kernel
 from backendai.domain.compute.reasons import FINISHED, reason_of
 from backendai.domain.compute.services.life.ending import end_each, finish
 from backendai.domain.compute.services.life.lifetimes import longest_runs

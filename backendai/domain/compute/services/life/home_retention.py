@@ -11,8 +11,8 @@ from backendai.base.wire.capabilities import Capability
 from backendai.domain.accounts.models import User
 from backendai.domain.activity.services import audit
 from backendai.domain.cluster.capabilities import capabilities_of
-from backendai.domain.cluster.models.groups import Agent
-from backendai.domain.compute.models.sessions import ComputeSession, HomeKeep, Kernel
+from backendai.domain.cluster.models import Agent
+from backendai.domain.compute.models import ComputeSession, HomeKeep, Kernel
 from backendai.domain.compute.status import Status
 from backendai.domain.storage.models import Folder, StorageHost
 from backendai.domain.storage.services import create_folder

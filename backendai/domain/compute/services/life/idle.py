@@ -19,7 +19,7 @@ from backendai.base.db.bulk import among, update_returning, update_rows
 from backendai.domain.accounts.acting import both_names
 from backendai.domain.accounts.models import User
 from backendai.domain.activity.services import audit
-from backendai.domain.compute.models.sessions import ComputeSession, IdleWarning
+from backendai.domain.compute.models import ComputeSession, IdleWarning
 from backendai.domain.compute.services.images.commits import being_saved
 from backendai.domain.compute.services.life.ending import end_each
 from backendai.domain.compute.services.life.home_retention import homes_being_kept

@@ -16,7 +16,7 @@ from backendai.base.db.bulk import among
 from backendai.domain.accounts.acting import both_names
 from backendai.domain.accounts.models import User
 from backendai.domain.activity.services import audit_each
-from backendai.domain.compute.models.sessions import ComputeSession, IdleWarning
+from backendai.domain.compute.models import ComputeSession, IdleWarning
 from backendai.domain.compute.services.life.idle import (
     EXTENDED,
     extension_message,

@@ -12,7 +12,7 @@ from django.db.models import OuterRef, QuerySet, Subquery
 from backendai.base.db.bulk import list_of, listed
 from backendai.base.db.prepared import Prepared
 from backendai.domain.accounts.models import KeyPair
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 
 _LIFETIMES = (
     "owner__policy__max_session_lifetime",

@@ -12,7 +12,7 @@ from django.db.models import F, Q, QuerySet
 
 from backendai.base.core.session_kinds import kinds_with
 from backendai.base.db.bulk import among
-from backendai.domain.compute.models.sessions import Kernel
+from backendai.domain.compute.models import Kernel
 from backendai.domain.compute.services.life.ending import hint_stops
 from backendai.domain.compute.services.life.follow import follow
 from backendai.domain.compute.services.status.holding import lock_sessions_of

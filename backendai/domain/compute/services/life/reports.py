@@ -19,8 +19,8 @@ from backendai.base.db.bulk import among, list_of, listed
 from backendai.base.db.per_row_case import Kind, by_row
 from backendai.base.db.prepared import Prepared
 from backendai.base.wire.messages import KernelReport, KernelState
-from backendai.domain.cluster.models.groups import Agent
-from backendai.domain.compute.models.sessions import Kernel
+from backendai.domain.cluster.models import Agent
+from backendai.domain.compute.models import Kernel
 from backendai.domain.compute.reasons import FINISHED
 from backendai.domain.compute.services.life.follow import follow
 from backendai.domain.compute.services.status.holding import lock_sessions_of

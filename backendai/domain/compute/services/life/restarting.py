@@ -14,8 +14,8 @@ from backendai.base.core.messages import Message
 from backendai.base.db.per_row_case import by_row
 from backendai.base.wire.broker.hints import hint_on_commit
 from backendai.base.wire.broker.queues import node_queue
-from backendai.domain.cluster.models.groups import Agent
-from backendai.domain.compute.models.sessions import ComputeSession, Kernel
+from backendai.domain.cluster.models import Agent
+from backendai.domain.compute.models import ComputeSession, Kernel
 from backendai.domain.compute.reasons import FINISHED, ReasonKind, reason_of
 from backendai.domain.compute.services.status.history import Entry, write_history
 from backendai.domain.compute.services.status.ledger import Claim, allocate

@@ -13,8 +13,8 @@ from backendai.base.core.slots import kernels_in_words
 from backendai.domain.accounts.models import User
 from backendai.domain.activity.services import audit
 from backendai.domain.cluster.broker_access import end_broker_access
-from backendai.domain.cluster.models.groups import Agent, JoinToken
-from backendai.domain.compute.models.sessions import Kernel
+from backendai.domain.cluster.models import Agent, JoinToken
+from backendai.domain.compute.models import Kernel
 from backendai.domain.compute.services.life.losses import end_unconfirmed
 from backendai.domain.compute.services.placing.place import lock_group
 from backendai.domain.compute.status import PLACED

@@ -14,7 +14,7 @@ from backendai.base.core.messages import Message
 from backendai.base.db.per_row_case import by_row
 from backendai.base.wire.broker.hints import hint_on_commit
 from backendai.base.wire.broker.queues import CONTROL_QUEUE
-from backendai.domain.compute.models.sessions import ComputeSession, Kernel
+from backendai.domain.compute.models import ComputeSession, Kernel
 from backendai.domain.compute.reasons import FINISHED, ReasonKind, reason_of
 from backendai.domain.compute.services.life.ending import hint_stops
 from backendai.domain.compute.services.life.restarting import Consequence, after_kernel

@@ -14,7 +14,7 @@ from django.db.models import Q
 from backendai.domain.activity.access_notices import access_mails_due
 from backendai.domain.activity.models import AccessNotice
 from backendai.domain.activity.notices import NoticeKind, mail_wanted, sends_mail
-from backendai.domain.compute.models.notices import NoticeQuerySet, SessionNotice
+from backendai.domain.compute.models import NoticeQuerySet, SessionNotice
 
 logger = logging.getLogger(__name__)
 

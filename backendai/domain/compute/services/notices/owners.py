@@ -17,8 +17,7 @@ from backendai.base.core.session_kinds import kinds_with
 from backendai.base.db.bulk import among, insert_new
 from backendai.base.wire.browser import SessionEvent, publish_on_commit
 from backendai.domain.activity.notices import NoticeKind
-from backendai.domain.compute.models.notices import SessionNotice
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession, SessionNotice
 from backendai.domain.compute.reasons import FINISHED, reason_of
 from backendai.domain.compute.status import Status
 

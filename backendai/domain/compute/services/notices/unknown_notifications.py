@@ -12,7 +12,7 @@ from django.db.models import Count, Max, QuerySet
 
 from backendai.domain.accounts.models import User
 from backendai.domain.activity.notices import sends_mail
-from backendai.domain.compute.models.sessions import UnknownKernel
+from backendai.domain.compute.models import UnknownKernel
 
 TRIED_FOR = timedelta(hours=1)  # older notifications are only under the bell
 _MOST_AT_ONCE = 1000

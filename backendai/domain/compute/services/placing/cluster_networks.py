@@ -27,8 +27,8 @@ from backendai.base.wire.cluster_network import (
     vni_of,
 )
 from backendai.domain.cluster.capabilities import capabilities_of, reported
-from backendai.domain.cluster.models.groups import Agent
-from backendai.domain.compute.models.sessions import ComputeSession, Kernel
+from backendai.domain.cluster.models import Agent
+from backendai.domain.compute.models import ComputeSession, Kernel
 from backendai.domain.compute.services.placing.cluster_access import processes_of, ssh_port_of
 from backendai.domain.compute.status import LIVE, ClusterMode, Status
 

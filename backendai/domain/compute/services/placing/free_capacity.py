@@ -11,7 +11,7 @@ from django.db.models.functions import Cast
 
 from backendai.base.core.slots import MILLI, Slots
 from backendai.base.db.bulk import among
-from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.cluster.models import Agent
 from backendai.domain.compute.services.status.ledger import (
     Amounts,
     devices_by_agent,

@@ -19,7 +19,7 @@ from backendai.base.db import advisory_locks
 from backendai.base.db.bulk import among, update_rows
 from backendai.base.wire.broker.hints import hint_on_commit
 from backendai.base.wire.broker.queues import node_queue
-from backendai.domain.compute.models.sessions import Kernel
+from backendai.domain.compute.models import Kernel
 from backendai.domain.compute.services.placing.cluster_networks import number_networks
 from backendai.domain.compute.services.placing.free_capacity import FreeCapacity, KernelPlacement, Shares
 from backendai.domain.compute.services.requests.limits import recheck

@@ -18,7 +18,7 @@ from django.db.models import F
 
 from backendai.base.core.messages import for_column
 from backendai.base.db.bulk import among, update_rows
-from backendai.domain.compute.models.sessions import ComputeSession, SchedulingRecord
+from backendai.domain.compute.models import ComputeSession, SchedulingRecord
 from backendai.domain.compute.services.status.history import NO_STEPS, Entry, Steps, steps_text, write_history
 from backendai.domain.compute.services.status.holding import lock_pending
 from backendai.domain.compute.services.status.moves import publish_changes

@@ -12,7 +12,7 @@ from django.conf import settings
 from django.db.models import Sum
 
 from backendai.base.core.messages import Message
-from backendai.domain.compute.models.sessions import ComputeSession, Kernel, KernelLog
+from backendai.domain.compute.models import ComputeSession, Kernel, KernelLog
 from backendai.domain.compute.services.records.logs import LARGEST
 from backendai.domain.compute.status import TERMINAL, Result, Status
 

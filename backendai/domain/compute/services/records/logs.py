@@ -12,8 +12,8 @@ from django.utils import timezone
 from backendai.base.core.errors import NotFound, UserError
 from backendai.base.db.bulk import among
 from backendai.base.wire.bundles import BundledLog
-from backendai.domain.cluster.models.groups import Agent
-from backendai.domain.compute.models.sessions import EarlierLog, Kernel, KernelLog
+from backendai.domain.cluster.models import Agent
+from backendai.domain.compute.models import EarlierLog, Kernel, KernelLog
 
 LARGEST = 4 * 2**20
 MOST_EARLIER = 10

@@ -13,7 +13,7 @@ from typing import Any
 from django.conf import settings
 from django.db.models import Exists, F, OuterRef, Sum, Window
 
-from backendai.domain.compute.models.sessions import ComputeSession, EarlierLog, KernelLog, SchedulingRecord
+from backendai.domain.compute.models import ComputeSession, EarlierLog, KernelLog, SchedulingRecord
 from backendai.domain.compute.status import TERMINAL
 
 _OWNER = "kernel__session__owner"

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from django.utils.dateparse import parse_datetime
 
-from backendai.domain.compute.models.sessions import ComputeSession, Kernel
+from backendai.domain.compute.models import ComputeSession, Kernel
 from backendai.domain.compute.status import Outcome
 
 STAGES = ("hand-over", "pull", "create")

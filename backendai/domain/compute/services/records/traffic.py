@@ -18,7 +18,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from backendai.base.db.bulk import among, write_latest
-from backendai.domain.compute.models.sessions import ComputeSession, Kernel, SessionTraffic
+from backendai.domain.compute.models import ComputeSession, Kernel, SessionTraffic
 from backendai.domain.compute.status import Status
 
 logger = logging.getLogger(__name__)

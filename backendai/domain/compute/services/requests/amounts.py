@@ -27,7 +27,7 @@ from backendai.base.db.bulk import list_of, listed
 from backendai.base.db.prepared import Prepared
 from backendai.domain.accounts.models import User
 from backendai.domain.catalog.models import Image, ResourcePreset
-from backendai.domain.cluster.models.groups import Agent, ResourceGroup
+from backendai.domain.cluster.models import Agent, ResourceGroup
 from backendai.domain.cluster.site import check_caps
 from backendai.domain.cluster.slot_types import check_known, check_steps
 from backendai.domain.compute.services.status.ledger import slots_of as stored_slots

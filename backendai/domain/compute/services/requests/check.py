@@ -20,7 +20,7 @@ from backendai.domain.accounts.policies.applicable import Limited
 from backendai.domain.catalog.models import Image
 from backendai.domain.cluster.groups.changes import group_for_launch
 from backendai.domain.cluster.groups.session_defaults import SessionDefaults, parse_session_defaults
-from backendai.domain.cluster.models.groups import ResourceGroup
+from backendai.domain.cluster.models import ResourceGroup
 from backendai.domain.compute.services.requests.amounts import check_reach, preset_of
 from backendai.domain.compute.services.requests.limits import beyond_limits
 from backendai.domain.compute.services.requests.mount_specs import start_of

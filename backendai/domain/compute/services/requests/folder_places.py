@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from backendai.domain.accounts.models import User
-from backendai.domain.cluster.models.groups import Agent, ResourceGroup
+from backendai.domain.cluster.models import Agent, ResourceGroup
 from backendai.domain.compute.services.requests.mounts import MOST_MOUNTS
 from backendai.domain.storage.models import Folder, HostOnAgent
 from backendai.domain.storage.status import Rights

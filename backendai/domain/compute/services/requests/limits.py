@@ -36,7 +36,7 @@ from backendai.domain.accounts.policies.applicable import (
     limited_holders,
 )
 from backendai.domain.accounts.policies.rules import thousandths
-from backendai.domain.compute.models.sessions import Allocation, ComputeSession
+from backendai.domain.compute.models import Allocation, ComputeSession
 from backendai.domain.compute.services.status.ledger import slots_of
 from backendai.domain.compute.status import PLACED
 from backendai.scheduler.limits import Limits

@@ -13,7 +13,7 @@ from backendai.base.core.session_kinds import KINDS
 from backendai.base.db.bulk import among
 from backendai.base.paths.mount_targets import HOME, absolute_target
 from backendai.base.wire.mounts import MountSpec
-from backendai.domain.compute.models.sessions import SessionMount
+from backendai.domain.compute.models import SessionMount
 from backendai.domain.compute.services.requests.mounts import ResolvedMount
 from backendai.domain.compute.spec import SessionSpec
 from backendai.domain.storage.models import HostOnAgent

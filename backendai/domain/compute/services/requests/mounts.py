@@ -16,8 +16,7 @@ from backendai.base.paths.home_paths import clash
 from backendai.base.paths.mount_targets import absolute_target, below_home, overlap, sub_path_problem, target_problem
 from backendai.domain.accounts.homes import Residents, homes_of
 from backendai.domain.accounts.models import Project, User
-from backendai.domain.compute.models.mounts import SessionMount
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession, SessionMount
 from backendai.domain.compute.spec import MountRequest, SessionSpec
 from backendai.domain.storage.models import Folder
 from backendai.domain.storage.status import Rights, Usage

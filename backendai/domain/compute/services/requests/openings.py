@@ -12,7 +12,7 @@ from backendai.base.db.prepared import Prepared
 from backendai.domain.accounts.acting import projects_to_act_in
 from backendai.domain.accounts.models import KeyPair, Project, User
 from backendai.domain.accounts.policies.applicable import Limited, limits_of_launch
-from backendai.domain.cluster.models.groups import ResourceGroup
+from backendai.domain.cluster.models import ResourceGroup
 
 _PROJECTS = Prepared(lambda actor, owner: projects_to_act_in(actor, owner).select_related("domain"))
 _GROUPS = Prepared(lambda owner: ResourceGroup.objects.visible_to(owner).filter(is_active=True))

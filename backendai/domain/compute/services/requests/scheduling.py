@@ -14,8 +14,8 @@ from backendai.base.core.session_kinds import KINDS
 from backendai.domain.accounts.models import User
 from backendai.domain.accounts.policies.applicable import Limited, strictest
 from backendai.domain.cluster.groups.session_defaults import HIGHEST_PRIORITY, LONGEST_RUN
-from backendai.domain.cluster.models.groups import Agent, ResourceGroup
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.cluster.models import Agent, ResourceGroup
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.spec import SessionSpec
 from backendai.domain.compute.status import LIVE, Placement, Result, When
 

@@ -13,7 +13,7 @@ from backendai.base.db.bulk import among
 from backendai.base.paths.home_paths import clash, is_reserved, path_problem
 from backendai.base.wire.messages import HomeFile
 from backendai.domain.accounts.models import User
-from backendai.domain.compute.models.launch_records import SessionFile
+from backendai.domain.compute.models import SessionFile
 from backendai.domain.compute.spec import LaunchFile
 
 MOST_FILES = 10

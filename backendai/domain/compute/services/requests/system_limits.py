@@ -8,7 +8,7 @@ from backendai.base.core.errors import Conflict, UserError
 from backendai.base.core.session_kinds import KINDS
 from backendai.base.core.slots import MILLI, Slots, amount_in_words
 from backendai.domain.accounts.models import Domain, User
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.requests.amounts import minimum_of
 from backendai.domain.compute.services.requests.limits import lock_holders
 from backendai.domain.compute.services.requests.roles import CheckedRole

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from backendai.base.core.messages import for_column
 from backendai.base.db.bulk import insert_rows
-from backendai.domain.compute.models.sessions import SchedulingRecord
+from backendai.domain.compute.models import SchedulingRecord
 from backendai.domain.compute.status import Outcome, Phase
 
 NO_STEPS = "[]"

@@ -8,7 +8,7 @@ from uuid import UUID
 from django.db import connection
 
 from backendai.base.db.bulk import among
-from backendai.domain.compute.models.sessions import ComputeSession, Kernel
+from backendai.domain.compute.models import ComputeSession, Kernel
 
 
 def lock_sessions_of(kernel_ids: Collection[UUID]) -> None:

@@ -15,7 +15,7 @@ from django.db.models import Count, QuerySet, Sum
 from backendai.base.core.slots import Slots, parse_amount
 from backendai.base.db.bulk import among, id_of, insert_rows, list_of, listed, raw_id
 from backendai.base.db.prepared import Prepared
-from backendai.domain.compute.models.sessions import Allocation, Kernel
+from backendai.domain.compute.models import Allocation, Kernel
 from backendai.domain.compute.status import PLACED
 
 Devices = dict[str, dict[str, int]]  # slot → device id → thousandths

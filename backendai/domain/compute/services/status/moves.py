@@ -17,8 +17,7 @@ from backendai.base.db.bulk import among, update_returning
 from backendai.base.wire.broker.hints import hint_on_commit
 from backendai.base.wire.broker.queues import CONTROL_QUEUE
 from backendai.base.wire.browser import SessionEvent, publish_on_commit
-from backendai.domain.compute.models.mounts import SessionMount
-from backendai.domain.compute.models.sessions import ComputeSession, Kernel
+from backendai.domain.compute.models import ComputeSession, Kernel, SessionMount
 from backendai.domain.compute.services.notices.owners import SERVED, Moved, columns_for, note_moves
 from backendai.domain.compute.services.status.history import NO_STEPS, Entry, write_history
 from backendai.domain.compute.services.status.ledger import free

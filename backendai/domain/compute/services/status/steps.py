@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from backendai.base.core.messages import Message, for_json
-from backendai.domain.compute.models.sessions import Kernel, SchedulingRecord
+from backendai.domain.compute.models import Kernel, SchedulingRecord
 from backendai.domain.compute.status import Outcome, Status
 
 Step = dict[str, Any]

@@ -15,8 +15,8 @@ from backendai.base.texts.translation import gettext as _
 from backendai.base.texts.translation import ngettext
 from backendai.domain.accounts.policies.duration_field import TimeSpanField
 from backendai.domain.cluster.agents import change_agent
-from backendai.domain.cluster.models.groups import Agent, ResourceGroup
-from backendai.domain.compute.models.sessions import Kernel
+from backendai.domain.cluster.models import Agent, ResourceGroup
+from backendai.domain.compute.models import Kernel
 from backendai.domain.compute.services.life.draining import LONGEST_DRAIN, cancel_drain, move_agent, start_drain
 from backendai.domain.compute.status import PLACED
 from backendai.portal.web.admin.editing import ConfirmPage, FormPage, field_of, show_error

@@ -9,8 +9,8 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 
-from backendai.domain.cluster.models.groups import Agent
-from backendai.domain.compute.models.sessions import Kernel
+from backendai.domain.cluster.models import Agent
+from backendai.domain.compute.models import Kernel
 
 _SPEAKING = (Agent.Status.ALIVE, Agent.Status.DRAINING)
 

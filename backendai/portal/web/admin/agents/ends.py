@@ -21,7 +21,7 @@ from backendai.domain.cluster.agents import (
     revoke_credential,
 )
 from backendai.domain.cluster.capabilities import capabilities_of
-from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.cluster.models import Agent
 from backendai.domain.compute.services.life.retiring import retire_agent
 from backendai.portal.web.admin.agents.actions import AgentAction
 

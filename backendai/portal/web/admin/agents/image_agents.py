@@ -20,7 +20,7 @@ from backendai.base.wire.capabilities import Capability
 from backendai.domain.catalog.models import Image, ImageOnAgent
 from backendai.domain.catalog.pulls import pulls_of, start_pull
 from backendai.domain.cluster.capabilities import capabilities_of
-from backendai.domain.cluster.models.groups import Agent, ResourceGroup
+from backendai.domain.cluster.models import Agent, ResourceGroup
 from backendai.portal.web.admin.access import PanelPage
 from backendai.portal.web.admin.editing import show_error
 

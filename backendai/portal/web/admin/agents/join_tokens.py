@@ -25,7 +25,7 @@ from backendai.domain.cluster.agents import (
     make_join_token,
     revoke_join_token,
 )
-from backendai.domain.cluster.models.groups import JoinToken, ResourceGroup
+from backendai.domain.cluster.models import JoinToken, ResourceGroup
 from backendai.portal.web.admin.editing import DeletePage, FormPage, show_error
 from backendai.portal.web.admin.forms import EditForm
 from backendai.portal.web.admin.listing import ListPage, PanelFilter, PanelTable

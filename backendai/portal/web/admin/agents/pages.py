@@ -19,8 +19,8 @@ from backendai.base.texts.translation import ngettext
 from backendai.base.wire.capabilities import Capability
 from backendai.domain.accounts.querysets import number_of
 from backendai.domain.cluster.capabilities import capabilities_of
-from backendai.domain.cluster.models.groups import Agent
-from backendai.domain.compute.models.sessions import Kernel
+from backendai.domain.cluster.models import Agent
+from backendai.domain.compute.models import Kernel
 from backendai.domain.compute.services.status.ledger import occupied_by_agent
 from backendai.domain.compute.status import PLACED
 from backendai.domain.planning.agents import images_for

@@ -26,8 +26,8 @@ from backendai.base.texts.translation import gettext as _
 from backendai.base.texts.translation import ngettext
 from backendai.domain.accounts.models import User
 from backendai.domain.cluster.groups.session_defaults import HIGHEST_PRIORITY
-from backendai.domain.cluster.models.groups import ResourceGroup
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.cluster.models import ResourceGroup
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.launching.priorities import front_priorities, set_priority
 from backendai.domain.planning.queue_heads import heads_of
 from backendai.portal.web.admin.access import panel_page

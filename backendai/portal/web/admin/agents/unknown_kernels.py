@@ -14,7 +14,7 @@ from django.utils.translation import gettext_lazy as _l
 from backendai.base.core.slots import Slots
 from backendai.base.texts.translation import gettext as _
 from backendai.base.texts.translation import ngettext
-from backendai.domain.compute.models.sessions import ComputeSession, UnknownKernel
+from backendai.domain.compute.models import ComputeSession, UnknownKernel
 from backendai.domain.compute.services.agents.adopting import adopt_session
 from backendai.domain.compute.services.agents.unknown_kernels import remove_unknown
 from backendai.portal.web.admin.editing import ConfirmPage

@@ -23,7 +23,7 @@ from backendai.base.texts.translation import ngettext
 from backendai.domain.accounts.policies.amounts_field import AmountsField
 from backendai.domain.catalog.images import adopt_from_agents, change_image, create_image, delete_image
 from backendai.domain.catalog.models import Image, ImageOnAgent
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.images.own_images import delete_own_image
 from backendai.domain.compute.status import LIVE, Status
 from backendai.portal.web.admin.access import panel_page

@@ -18,7 +18,7 @@ from backendai.base.texts.translation import ngettext
 from backendai.domain.accounts.policies.amounts_field import AmountsField, SizeField
 from backendai.domain.catalog.models import ResourcePreset
 from backendai.domain.catalog.presets import delete_preset, write_preset
-from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.cluster.models import Agent
 from backendai.portal.web.admin.editing import DeletePage, FormPage
 from backendai.portal.web.admin.forms import EditForm
 from backendai.portal.web.admin.listing import ListPage, PanelFilter, PanelTable

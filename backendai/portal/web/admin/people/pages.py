@@ -16,7 +16,7 @@ from django.views.generic import TemplateView
 from backendai.domain.accounts.models import AccessToken, Domain, KeyPair, Login, Membership, User
 from backendai.domain.accounts.querysets import number_of
 from backendai.domain.accounts.roles import Action, may_user, rules_people
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.launching.purging import live_sessions_of
 from backendai.portal.web.admin.access import PanelPage
 from backendai.portal.web.admin.holdings import gauges_of

@@ -16,7 +16,7 @@ from backendai.domain.accounts.references import counted_uses
 from backendai.domain.accounts.roles import Action, Rank, may_project, rank_of, rules_people
 from backendai.domain.accounts.services import change_project, create_project, delete_project
 from backendai.domain.accounts.services.projects import GOES_WITH_PROJECT
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.portal.web.admin.deleting import DeleteUnlessUsed
 from backendai.portal.web.admin.editing import FormPage
 from backendai.portal.web.admin.forms import EditForm

@@ -21,8 +21,8 @@ from backendai.domain.cluster.groups.form import GroupForm
 from backendai.domain.cluster.groups.rules import SEQUENCE, strategies
 from backendai.domain.cluster.groups.session_defaults import LONGEST_RUN, parse_session_defaults
 from backendai.domain.cluster.idle.checkers import checkers_of, choose_checkers
-from backendai.domain.cluster.models.groups import Agent, IdleChecker, ResourceGroup
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.cluster.models import Agent, IdleChecker, ResourceGroup
+from backendai.domain.compute.models import ComputeSession
 from backendai.portal.web.admin.deleting import DeleteUnlessUsed
 from backendai.portal.web.admin.editing import FormPage
 from backendai.portal.web.admin.forms import EditForm

@@ -11,7 +11,7 @@ from django.utils.translation import gettext_lazy as _l
 from backendai.base.texts.translation import gettext as _
 from backendai.domain.accounts.policies.duration_field import short_duration
 from backendai.domain.cluster.idle.checkers import delete_checker, write_checker
-from backendai.domain.cluster.models.groups import IdleChecker
+from backendai.domain.cluster.models import IdleChecker
 from backendai.portal.web.admin.editing import DeletePage, FormPage
 from backendai.portal.web.admin.forms import EditForm
 from backendai.portal.web.admin.listing import ListPage, PanelFilter, PanelTable

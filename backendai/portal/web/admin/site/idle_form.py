@@ -14,7 +14,7 @@ from backendai.base.texts.translation import gettext as _
 from backendai.domain.accounts.models import Project
 from backendai.domain.accounts.policies.duration_field import TimeSpanField
 from backendai.domain.cluster.idle.checkers import Places, places_of
-from backendai.domain.cluster.models.groups import IdleChecker, ResourceGroup
+from backendai.domain.cluster.models import IdleChecker, ResourceGroup
 from backendai.portal.web.admin.forms import EditForm
 from backendai.portal.web.frame.kind_words import word_of
 

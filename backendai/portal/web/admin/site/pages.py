@@ -19,7 +19,7 @@ from backendai.base.core.errors import UserError
 from backendai.domain.accounts.models import User
 from backendai.domain.accounts.policies.amounts_field import AmountsField
 from backendai.domain.cluster.groups.session_network import Authority, authorities_of
-from backendai.domain.cluster.models.groups import Announcement
+from backendai.domain.cluster.models import Announcement
 from backendai.domain.cluster.site import change_site, stored_settings
 from backendai.portal.web.admin.access import PanelPage
 from backendai.portal.web.admin.editing import DeletePage, FormPage, show_error

@@ -12,7 +12,7 @@ from django.utils.translation import gettext_lazy as _l
 
 from backendai.base.core.errors import UserError
 from backendai.base.core.slots import MILLI, decimal_text, parse_amount
-from backendai.domain.cluster.models.groups import SlotType
+from backendai.domain.cluster.models import SlotType
 from backendai.domain.cluster.slot_types import change_slot_type
 from backendai.portal.web.admin.editing import FormPage
 from backendai.portal.web.admin.forms import EditForm

@@ -14,7 +14,7 @@ from backendai.domain.accounts.models import User
 from backendai.domain.accounts.policies.applicable import strictest
 from backendai.domain.catalog.models import Image
 from backendai.domain.cluster.groups.session_defaults import parse_session_defaults
-from backendai.domain.cluster.models.groups import ResourceGroup
+from backendai.domain.cluster.models import ResourceGroup
 from backendai.domain.cluster.site import site_settings
 from backendai.domain.compute.services.requests.amounts import automatic_shm, usual_shm
 from backendai.domain.compute.services.requests.check import LARGEST_CLUSTER

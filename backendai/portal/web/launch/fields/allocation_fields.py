@@ -12,7 +12,7 @@ from backendai.base.core.slots import Slots
 from backendai.base.texts.messages import in_words_lazy
 from backendai.base.texts.translation import gettext_lazy as _
 from backendai.domain.accounts.models import Project, User
-from backendai.domain.cluster.models.groups import ResourceGroup
+from backendai.domain.cluster.models import ResourceGroup
 from backendai.domain.cluster.site import site_settings
 from backendai.domain.cluster.slot_types import in_order, look_of
 from backendai.domain.compute.services.launching.create import MOST_AT_ONCE

@@ -14,7 +14,7 @@ from backendai.base.db.prepared import Prepared
 from backendai.domain.accounts.models import User
 from backendai.domain.catalog.models import Image
 from backendai.domain.cluster.groups.changes import choose_group
-from backendai.domain.cluster.models.groups import Agent, ResourceGroup
+from backendai.domain.cluster.models import Agent, ResourceGroup
 
 
 class _RowsOfField(ModelChoiceIterator):

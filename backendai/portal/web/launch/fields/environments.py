@@ -17,7 +17,7 @@ from backendai.base.texts.translation import gettext as _
 from backendai.domain.accounts.models import Project, User
 from backendai.domain.catalog.models import Image
 from backendai.domain.catalog.services import PREFERRED_IMAGE
-from backendai.domain.cluster.models.groups import Agent
+from backendai.domain.cluster.models import Agent
 from backendai.portal.web.dashboard.images import images_open
 from backendai.portal.web.launch.auto_open_app import opened_by
 

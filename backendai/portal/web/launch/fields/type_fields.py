@@ -17,7 +17,7 @@ from backendai.base.texts.translation import gettext_lazy as _
 from backendai.domain.accounts.models import User
 from backendai.domain.accounts.policies.duration_field import TimeSpanField
 from backendai.domain.cluster.groups.session_defaults import HIGHEST_PRIORITY
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.requests.scheduling import USUAL_PRIORITY, check_length
 from backendai.domain.compute.status import When
 from backendai.domain.pipelines.elements import MOST_TASKS

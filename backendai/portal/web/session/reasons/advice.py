@@ -11,8 +11,8 @@ from django.utils.translation import gettext_noop as _noop
 
 from backendai.base.texts.messages import in_words
 from backendai.base.texts.translation import gettext as _
-from backendai.domain.cluster.models.groups import Agent
-from backendai.domain.compute.models.sessions import ComputeSession, Kernel
+from backendai.domain.cluster.models import Agent
+from backendai.domain.compute.models import ComputeSession, Kernel
 from backendai.domain.compute.status import STARTING, TERMINAL, Status
 
 # What no wait ends, by the reason's code.

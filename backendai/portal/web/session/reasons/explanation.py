@@ -13,7 +13,7 @@ from django.utils.translation import gettext_noop
 
 from backendai.base.texts.messages import in_words
 from backendai.domain.accounts.models import User
-from backendai.domain.compute.models.sessions import ComputeSession, Kernel, SchedulingRecord
+from backendai.domain.compute.models import ComputeSession, Kernel, SchedulingRecord
 from backendai.domain.compute.services.status.steps import Step
 from backendai.domain.compute.status import Outcome, Status
 from backendai.domain.planning.steps import shown_steps

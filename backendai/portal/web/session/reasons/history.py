@@ -14,7 +14,7 @@ from django.utils.translation import gettext_lazy
 
 from backendai.base.texts.messages import in_words
 from backendai.base.texts.searching import rows_that_say
-from backendai.domain.compute.models.sessions import ComputeSession, SchedulingRecord
+from backendai.domain.compute.models import ComputeSession, SchedulingRecord
 from backendai.domain.compute.status import Outcome, Phase, Status
 from backendai.domain.planning.steps import messages_of
 from backendai.portal.web.frame.statuses import appearance_of, meaning_of

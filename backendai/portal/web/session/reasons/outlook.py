@@ -14,7 +14,7 @@ from backendai.base.core.slots import Slots
 from backendai.base.texts.messages import in_words
 from backendai.base.texts.translation import gettext as _
 from backendai.domain.accounts.models import User
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.requests.check import Checked
 from backendai.domain.compute.spec import SessionSpec
 from backendai.domain.compute.status import Status

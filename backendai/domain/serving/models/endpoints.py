@@ -17,15 +17,10 @@ from django.utils import timezone
 from backendai.domain.accounts.models import Project
 from backendai.domain.activity.message_field import MessageField
 from backendai.domain.catalog.models import Image
-from backendai.domain.cluster.models.groups import ResourceGroup
-from backendai.domain.compute.models.sessions import ComputeSession
+from backendai.domain.cluster.models import ResourceGroup
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.status import ClusterMode
-from backendai.domain.serving.notice_models import EndpointNotice as EndpointNotice
 from backendai.domain.serving.querysets import EndpointQuerySet, EndpointTokenQuerySet, ReplicaQuerySet
-from backendai.domain.serving.reading_models import ProxyReading as ProxyReading
-from backendai.domain.serving.reading_models import ReplicaSight as ReplicaSight
-from backendai.domain.serving.reading_models import ScalingRecord as ScalingRecord
-from backendai.domain.serving.reading_models import ServingProxy as ServingProxy
 
 MOST_REPLICAS = 100
 
