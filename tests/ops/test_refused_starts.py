@@ -10,10 +10,13 @@ import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
+from unittest import mock
 
 import pytest
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from django.core.management.base import SystemCheckError
+from django.db import connection
+from django.db.migrations.recorder import MigrationRecorder
 from django.test import override_settings
 
 from backendai.ops.run import data_folder, up
@@ -81,6 +84,15 @@ def test_a_port_in_the_environment_that_is_none_is_named(monkeypatch: pytest.Mon
 def test_nothing_is_prepared_with_settings_that_cannot_work() -> None:
     with override_settings(SIGNUP="nonsense"), pytest.raises(SystemCheckError, match="BACKENDAI_SIGNUP cannot be"):
         call_command("prepare")
+
+
+@pytest.mark.django_db
+def test_a_database_from_before_version_1_is_refused_before_anything_is_changed() -> None:
+    MigrationRecorder(connection).record_applied("compute", "0045_memory_kills")
+    changes = mock.patch("backendai.ops.management.commands.prepare.call_command")
+    with changes as called, pytest.raises(CommandError, match=r"made this database \(compute.0045_memory_kills\)"):
+        call_command("prepare")
+    called.assert_not_called()
 
 
 def test_new_settings_are_looked_at_before_the_next_start(monkeypatch: pytest.MonkeyPatch) -> None:

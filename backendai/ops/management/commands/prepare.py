@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from django.apps import apps
 from django.conf import settings
 from django.core.management import call_command
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandError
+from django.db import connection
+from django.db.migrations.loader import MigrationLoader
 
 from backendai.base.core.command_help import DJANGOS_OWN
 from backendai.ops.checks import SETTINGS
@@ -24,15 +27,27 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Update the database and assets in the needed order.
 
-        Raises SystemCheckError before that for invalid settings.
+        Raises SystemCheckError before that for invalid settings, and CommandError for a database from before 1.0.
         """
         self.check(tags=[SETTINGS])
         database = settings.DATABASES["default"]
         if "sqlite" in database["ENGINE"]:
             make_database_private(Path(database["NAME"]))
+        self._refuse_older_database()
         call_command("migrate", interactive=False, verbosity=options["verbosity"] - 1)
         call_command("seed")
         self._collect_static()
+
+    def _refuse_older_database(self) -> None:
+        loader = MigrationLoader(connection)
+        ours = {app.label for app in apps.get_app_configs() if app.name.startswith("backendai.")}
+        gone = sorted(key for key in loader.applied_migrations if key[0] in ours and key not in loader.disk_migrations)
+        if gone:
+            raise CommandError(
+                f"A version before 1.0 made this database ({'.'.join(gone[-1])}), and this one cannot upgrade it. Use "
+                "a new data folder or database, or go on with the earlier version; docs/operations.md (Upgrading from "
+                "before 1.0) says how to take people and folders along."
+            )
 
     def _collect_static(self) -> None:
         root = Path(settings.STATIC_ROOT)

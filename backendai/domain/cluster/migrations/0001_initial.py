@@ -1,6 +1,6 @@
 import backendai.domain.activity.message_field
-import backendai.domain.cluster.models.idle
 import backendai.domain.cluster.models.groups
+import backendai.domain.cluster.models.idle
 import datetime
 import django.core.validators
 import django.db.models.deletion
@@ -35,21 +35,8 @@ class Migration(migrations.Migration):
 
     initial = True
 
-    replaces = [
-        ('cluster', '0001_squashed_0011_idle_checkers'),
-        ('cluster', '0012_epochs_and_faults'),
-        ('cluster', '0013_capabilities'),
-        ('cluster', '0014_groups_take_inference'),
-        ('cluster', '0015_messages'),
-        ('cluster', '0016_reachability'),
-        ('cluster', '0017_plainer_help'),
-        ('cluster', '0018_groups_take_system'),
-        ('cluster', '0019_single_machines'),
-        ('cluster', '0020_help_texts'),
-    ]
-
     dependencies = [
-        ('accounts', '0001_squashed_0015_help_texts'),
+        ('accounts', '0001_initial'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
@@ -69,6 +56,7 @@ class Migration(migrations.Migration):
                 ('capacity', models.JSONField(default=dict, help_text='Slots that kernels may take, as decimal strings.')),
                 ('devices', models.JSONField(default=dict)),
                 ('widest', models.JSONField(default=list, editable=False, help_text='What the largest single machines behind it have for one kernel; empty: it is one machine.')),
+                ('slowness', models.PositiveSmallIntegerField(db_default=1, default=1, editable=False, help_text='The factor by which starts take longer on it, as it reports.')),
                 ('notes', models.JSONField(default=list, help_text='What an administrator should know, with the fix.')),
                 ('live', models.JSONField(blank=True, default=dict, help_text='Load of the agent at its last report: at (ISO time), cpu_pct (0-100), load (1 minute), mem_used, mem_total, disk_free and disk_total (bytes), devices: device id → slot, model, util_pct, mem_used, mem_total, numa, healthy, mock, note, kernels: kernel id → util_pct, mem_used. What is not known is null.')),
                 ('engine', models.CharField(blank=True, help_text='Its container engine with the version.', max_length=64)),
@@ -127,7 +115,7 @@ class Migration(migrations.Migration):
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('name', models.CharField(max_length=64, unique=True)),
                 ('description', models.CharField(blank=True, max_length=255)),
-                ('kind', models.CharField(choices=[('session-lifetime', 'longest run'), ('network-timeout', 'no traffic'), ('utilization', 'low utilization')], default='network-timeout', max_length=24)),
+                ('kind', models.CharField(choices=[('session-lifetime', 'Max session lifetime'), ('network-timeout', 'Network idle timeout'), ('utilization', 'Utilization checker')], default='network-timeout', max_length=24)),
                 ('is_active', models.BooleanField(default=True, help_text='If off, it neither warns nor ends sessions.')),
                 ('limit', models.DurationField(default=datetime.timedelta(seconds=3600), help_text='Maximum lifetime, maximum time without traffic, or averaging time of utilization.')),
                 ('grace', models.DurationField(default=datetime.timedelta(0), help_text='Sessions younger than this are never ended.')),
@@ -200,9 +188,6 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['name'],
-                'constraints': [
-                    models.UniqueConstraint(condition=models.Q(('is_default', True)), fields=('is_default',), name='one_default_resource_group'),
-                ],
             },
         ),
         migrations.CreateModel(
@@ -235,12 +220,6 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['pk'],
-                'constraints': [
-                    models.UniqueConstraint(fields=('checker', 'resource_group'), name='idle_binding_once_per_group'),
-                    models.UniqueConstraint(fields=('checker', 'project'), name='idle_binding_once_per_project'),
-                    models.UniqueConstraint(condition=models.Q(('project', None), ('resource_group', None)), fields=('checker',), name='idle_binding_once_for_the_site'),
-                    models.CheckConstraint(condition=models.Q(('resource_group', None), ('project', None), _connector='OR'), name='idle_binding_names_one_place'),
-                ],
             },
         ),
         migrations.AddField(
@@ -278,6 +257,26 @@ class Migration(migrations.Migration):
             options={
                 'ordering': ['rank', 'name'],
             },
+        ),
+        migrations.AddConstraint(
+            model_name='resourcegroup',
+            constraint=models.UniqueConstraint(condition=models.Q(('is_default', True)), fields=('is_default',), name='one_default_resource_group'),
+        ),
+        migrations.AddConstraint(
+            model_name='idlebinding',
+            constraint=models.UniqueConstraint(fields=('checker', 'resource_group'), name='idle_binding_once_per_group'),
+        ),
+        migrations.AddConstraint(
+            model_name='idlebinding',
+            constraint=models.UniqueConstraint(fields=('checker', 'project'), name='idle_binding_once_per_project'),
+        ),
+        migrations.AddConstraint(
+            model_name='idlebinding',
+            constraint=models.UniqueConstraint(condition=models.Q(('project', None), ('resource_group', None)), fields=('checker',), name='idle_binding_once_for_the_site'),
+        ),
+        migrations.AddConstraint(
+            model_name='idlebinding',
+            constraint=models.CheckConstraint(condition=models.Q(('resource_group', None), ('project', None), _connector='OR'), name='idle_binding_names_one_place'),
         ),
         migrations.RunPython(seed, migrations.RunPython.noop),
         migrations.RunPython(name_this_database, migrations.RunPython.noop),

@@ -13,15 +13,6 @@ class Migration(migrations.Migration):
 
     initial = True
 
-    replaces = [
-        ('accounts', '0001_squashed_0010_preferences'),
-        ('accounts', '0011_folder_limits'),
-        ('accounts', '0012_system_sessions'),
-        ('accounts', '0013_endpoint_limits'),
-        ('accounts', '0014_ssh_key_once'),
-        ('accounts', '0015_help_texts'),
-    ]
-
     dependencies = [
         ('auth', '0012_alter_user_first_name_max_length'),
     ]
@@ -176,9 +167,6 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['name'],
-                'constraints': [
-                    models.UniqueConstraint(fields=('domain', 'name'), name='project_name_once_per_domain'),
-                ],
             },
             bases=(backendai.domain.accounts.models.policies.HeldToPolicy, models.Model),
         ),
@@ -201,12 +189,6 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['path'],
-                'constraints': [
-                    models.CheckConstraint(condition=models.Q(models.Q(('domain', None), ('project', None), ('user__isnull', False)), models.Q(('domain', None), ('project__isnull', False), ('user', None)), models.Q(('domain__isnull', False), ('project', None), ('user', None)), _connector='OR'), name='dotfile_has_one_owner'),
-                    models.UniqueConstraint(fields=('user', 'path'), name='dotfile_once_per_user'),
-                    models.UniqueConstraint(fields=('project', 'path'), name='dotfile_once_per_project'),
-                    models.UniqueConstraint(fields=('domain', 'path'), name='dotfile_once_per_domain'),
-                ],
             },
         ),
         migrations.CreateModel(
@@ -235,9 +217,6 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['created_at'],
-                'constraints': [
-                    models.UniqueConstraint(condition=models.Q(('is_main', True)), fields=('user',), name='one_main_key_pair'),
-                ],
             },
             bases=(backendai.domain.accounts.models.policies.HeldToPolicy, models.Model),
         ),
@@ -259,9 +238,6 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['-created_at'],
-                'constraints': [
-                    models.UniqueConstraint(condition=models.Q(('accepted_at', None), ('revoked_at', None)), fields=('email', 'project'), name='invitation_once_while_open'),
-                ],
             },
         ),
         migrations.AddField(
@@ -288,10 +264,6 @@ class Migration(migrations.Migration):
             options={
                 'verbose_name': 'SSH key',
                 'ordering': ['created_at'],
-                'constraints': [
-                    models.UniqueConstraint(fields=('user', 'fingerprint'), name='ssh_key_once_per_user'),
-                    models.UniqueConstraint(condition=models.Q(('is_contested', False)), fields=('fingerprint',), name='ssh_key_once'),
-                ],
             },
         ),
         migrations.CreateModel(
@@ -309,5 +281,41 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name='membership',
             constraint=models.UniqueConstraint(fields=('user', 'project'), name='membership_once'),
+        ),
+        migrations.AddConstraint(
+            model_name='dotfile',
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('domain', None), ('project', None), ('user__isnull', False)), models.Q(('domain', None), ('project__isnull', False), ('user', None)), models.Q(('domain__isnull', False), ('project', None), ('user', None)), _connector='OR'), name='dotfile_has_one_owner'),
+        ),
+        migrations.AddConstraint(
+            model_name='dotfile',
+            constraint=models.UniqueConstraint(fields=('user', 'path'), name='dotfile_once_per_user'),
+        ),
+        migrations.AddConstraint(
+            model_name='dotfile',
+            constraint=models.UniqueConstraint(fields=('project', 'path'), name='dotfile_once_per_project'),
+        ),
+        migrations.AddConstraint(
+            model_name='dotfile',
+            constraint=models.UniqueConstraint(fields=('domain', 'path'), name='dotfile_once_per_domain'),
+        ),
+        migrations.AddConstraint(
+            model_name='project',
+            constraint=models.UniqueConstraint(fields=('domain', 'name'), name='project_name_once_per_domain'),
+        ),
+        migrations.AddConstraint(
+            model_name='keypair',
+            constraint=models.UniqueConstraint(condition=models.Q(('is_main', True)), fields=('user',), name='one_main_key_pair'),
+        ),
+        migrations.AddConstraint(
+            model_name='invitation',
+            constraint=models.UniqueConstraint(condition=models.Q(('accepted_at', None), ('revoked_at', None)), fields=('email', 'project'), name='invitation_once_while_open'),
+        ),
+        migrations.AddConstraint(
+            model_name='sshkey',
+            constraint=models.UniqueConstraint(fields=('user', 'fingerprint'), name='ssh_key_once_per_user'),
+        ),
+        migrations.AddConstraint(
+            model_name='sshkey',
+            constraint=models.UniqueConstraint(condition=models.Q(('is_contested', False)), fields=('fingerprint',), name='ssh_key_once'),
         ),
     ]

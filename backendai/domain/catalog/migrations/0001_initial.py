@@ -11,18 +11,10 @@ class Migration(migrations.Migration):
 
     initial = True
 
-    replaces = [
-        ('catalog', '0001_squashed_0006_image_shares'),
-        ('catalog', '0007_registry_push_account'),
-        ('catalog', '0008_messages'),
-        ('catalog', '0009_plainer_help'),
-        ('catalog', '0010_help_texts'),
-    ]
-
     dependencies = [
-        ('accounts', '0001_squashed_0015_help_texts'),
-        ('activity', '0001_squashed_0005_messages_and_claims'),
-        ('cluster', '0001_squashed_0020_help_texts'),
+        ('accounts', '0001_initial'),
+        ('activity', '0001_initial'),
+        ('cluster', '0001_initial'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
@@ -53,9 +45,6 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['name'],
-                'indexes': [
-                    models.Index(condition=models.Q(('is_customized', True)), fields=['owner'], name='image_of_owner'),
-                ],
             },
         ),
         migrations.CreateModel(
@@ -115,10 +104,6 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['rank', 'name'],
-                'constraints': [
-                    models.UniqueConstraint(fields=('name', 'resource_group'), name='preset_name_once_per_group'),
-                    models.UniqueConstraint(condition=models.Q(('resource_group', None)), fields=('name',), name='preset_name_once_for_all'),
-                ],
             },
         ),
         migrations.CreateModel(
@@ -168,5 +153,17 @@ class Migration(migrations.Migration):
                 'ordering': ['image', 'project'],
                 'constraints': [models.UniqueConstraint(fields=('image', 'project'), name='image_shared_once')],
             },
+        ),
+        migrations.AddIndex(
+            model_name='image',
+            index=models.Index(condition=models.Q(('is_customized', True)), fields=['owner'], name='image_of_owner'),
+        ),
+        migrations.AddConstraint(
+            model_name='resourcepreset',
+            constraint=models.UniqueConstraint(fields=('name', 'resource_group'), name='preset_name_once_per_group'),
+        ),
+        migrations.AddConstraint(
+            model_name='resourcepreset',
+            constraint=models.UniqueConstraint(condition=models.Q(('resource_group', None)), fields=('name',), name='preset_name_once_for_all'),
         ),
     ]

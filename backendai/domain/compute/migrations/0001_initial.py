@@ -1,5 +1,5 @@
-import backendai.domain.activity.message_field
 import backendai.base.core.session_kinds
+import backendai.domain.activity.message_field
 import datetime
 import django.core.serializers.json
 import django.db.models.deletion
@@ -20,42 +20,16 @@ def leave_room(apps, schema_editor):
             schema_editor.execute(f"ALTER TABLE {table} SET (fillfactor = 70)")
 
 
-def fill_up(apps, schema_editor):
-    if schema_editor.connection.vendor == "postgresql":
-        for table in TABLES:
-            schema_editor.execute(f"ALTER TABLE {table} RESET (fillfactor)")
-
-
 class Migration(migrations.Migration):
 
     initial = True
 
-    replaces = [
-        ('compute', '0001_squashed_0024_owner_priority'),
-        ('compute', '0025_folders_and_unknown_kernels'),
-        ('compute', '0026_kept_homes'),
-        ('compute', '0027_inference_sessions'),
-        ('compute', '0028_kinds_of_sessions'),
-        ('compute', '0029_messages'),
-        ('compute', '0030_kernels_of_their_own'),
-        ('compute', '0031_launch_documents'),
-        ('compute', '0032_session_ssh_keys'),
-        ('compute', '0033_app_settings'),
-        ('compute', '0034_runs'),
-        ('compute', '0035_failure_policies'),
-        ('compute', '0036_session_mount_cut_at'),
-        ('compute', '0037_role_order'),
-        ('compute', '0038_words_of_help'),
-        ('compute', '0039_dependency_conditions'),
-        ('compute', '0040_earlier_logs'),
-    ]
-
     dependencies = [
-        ('accounts', '0001_squashed_0015_help_texts'),
-        ('activity', '0001_squashed_0005_messages_and_claims'),
-        ('catalog', '0001_squashed_0010_help_texts'),
-        ('cluster', '0001_squashed_0020_help_texts'),
-        ('storage', '0001_squashed_0003_messages'),
+        ('accounts', '0001_initial'),
+        ('activity', '0001_initial'),
+        ('catalog', '0001_initial'),
+        ('cluster', '0001_initial'),
+        ('storage', '0001_initial'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
@@ -68,7 +42,7 @@ class Migration(migrations.Migration):
                 ('image_digest', models.CharField(blank=True, help_text='Digest at the launch; empty: unknown.', max_length=128)),
                 ('access_key', models.CharField(blank=True, max_length=32)),
                 ('session_type', models.CharField(choices=backendai.base.core.session_kinds.kind_choices, default='interactive', max_length=16)),
-                ('status', models.CharField(choices=[('PENDING', 'pending'), ('SCHEDULED', 'scheduled'), ('PREPARING', 'preparing'), ('PULLING', 'pulling image'), ('CREATING', 'creating'), ('RUNNING', 'running'), ('TERMINATING', 'terminating'), ('TERMINATED', 'terminated'), ('CANCELLED', 'cancelled'), ('ERROR', 'error')], default='PENDING', max_length=16)),
+                ('status', models.CharField(choices=[('PENDING', 'pending'), ('SCHEDULED', 'scheduled'), ('PULLING', 'pulling image'), ('CREATING', 'creating'), ('RUNNING', 'running'), ('TERMINATING', 'terminating'), ('TERMINATED', 'terminated'), ('CANCELLED', 'cancelled'), ('ERROR', 'error')], default='PENDING', max_length=16)),
                 ('status_reason', models.CharField(blank=True, max_length=64)),
                 ('status_message', backendai.domain.activity.message_field.MessageField(blank=True)),
                 ('status_data', models.JSONField(blank=True, default=dict)),
@@ -110,7 +84,8 @@ class Migration(migrations.Migration):
                 ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
                 ('scheduled_at', models.DateTimeField(blank=True, null=True)),
                 ('started_at', models.DateTimeField(blank=True, null=True)),
-                ('ends_at', models.DateTimeField(blank=True, help_text='The latest end, set at the start.', null=True)),
+                ('ends_at', models.DateTimeField(blank=True, help_text='The latest end, which people may move.', null=True)),
+                ('is_end_moved', models.BooleanField(db_default=False, default=False, editable=False)),
                 ('terminating_at', models.DateTimeField(blank=True, null=True)),
                 ('ended_at', models.DateTimeField(blank=True, null=True)),
                 ('changed_at', models.DateTimeField(default=django.utils.timezone.now)),
@@ -124,20 +99,6 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['-created_at', '-id'],
-                'indexes': [
-                    models.Index(fields=['owner', '-created_at'], name='compute_com_owner_i_180587_idx'),
-                    models.Index(fields=['-created_at', '-id'], name='session_newest'),
-                    models.Index(condition=models.Q(('status__in', ['CANCELLED', 'ERROR', 'TERMINATED'])), fields=['-ended_at', '-id', 'name'], name='session_last_ended'),
-                    models.Index(condition=models.Q(('status__in', ['CANCELLED', 'ERROR', 'TERMINATED'])), fields=['owner', '-ended_at', '-id', 'name'], name='session_ended_owner'),
-                    models.Index(condition=models.Q(('status', 'PENDING')), fields=['resource_group', '-priority', 'created_at'], name='session_queue'),
-                    models.Index(condition=models.Q(('status__in', ['CREATING', 'PENDING', 'PREPARING', 'PULLING', 'RUNNING', 'SCHEDULED', 'TERMINATING'])), fields=['status'], name='session_live_status'),
-                    models.Index(condition=models.Q(('run_id__isnull', False)), fields=['owner'], name='session_of_run'),
-                ],
-                'constraints': [
-                    models.UniqueConstraint(condition=models.Q(('status__in', ['CREATING', 'PENDING', 'PREPARING', 'PULLING', 'RUNNING', 'SCHEDULED', 'TERMINATING'])), fields=('owner', 'name'), name='session_name_once_per_owner_while_live'),
-                    models.UniqueConstraint(condition=models.Q(('cluster_network__isnull', False), ('status__in', ['CREATING', 'PENDING', 'PREPARING', 'PULLING', 'RUNNING', 'SCHEDULED', 'TERMINATING'])), fields=('cluster_network',), name='session_cluster_network_once_while_live'),
-                    models.UniqueConstraint(condition=models.Q(('idempotency_key__isnull', False)), fields=('owner', 'idempotency_key'), name='session_once_per_idempotency_key'),
-                ],
             },
         ),
         migrations.CreateModel(
@@ -148,7 +109,7 @@ class Migration(migrations.Migration):
                 ('index', models.PositiveSmallIntegerField(default=1)),
                 ('rank', models.PositiveSmallIntegerField(default=0)),
                 ('hostname', models.CharField(default='main1', max_length=63)),
-                ('status', models.CharField(choices=[('PENDING', 'pending'), ('SCHEDULED', 'scheduled'), ('PREPARING', 'preparing'), ('PULLING', 'pulling image'), ('CREATING', 'creating'), ('RUNNING', 'running'), ('TERMINATING', 'terminating'), ('TERMINATED', 'terminated'), ('CANCELLED', 'cancelled'), ('ERROR', 'error')], default='PENDING', max_length=16)),
+                ('status', models.CharField(choices=[('PENDING', 'pending'), ('SCHEDULED', 'scheduled'), ('PULLING', 'pulling image'), ('CREATING', 'creating'), ('RUNNING', 'running'), ('TERMINATING', 'terminating'), ('TERMINATED', 'terminated'), ('CANCELLED', 'cancelled'), ('ERROR', 'error')], default='PENDING', max_length=16)),
                 ('status_reason', models.CharField(blank=True, max_length=64)),
                 ('status_message', backendai.domain.activity.message_field.MessageField(blank=True)),
                 ('progress', models.FloatField(blank=True, null=True)),
@@ -169,6 +130,8 @@ class Migration(migrations.Migration):
                 ('restarts', models.PositiveSmallIntegerField(db_default=0, default=0, editable=False, help_text='Number of restarts on its agent.')),
                 ('starts_after', models.DateTimeField(editable=False, help_text='The restart waits for this time.', null=True)),
                 ('devices', models.JSONField(blank=True, default=dict, help_text='By slot and device id, the decimal amount.')),
+                ('memory_kills', models.PositiveIntegerField(db_default=0, default=0, editable=False, help_text='Programs in it that were ended at the memory limit.')),
+                ('memory_killed_at', models.DateTimeField(editable=False, help_text='When that was noticed last.', null=True)),
                 ('is_unconfirmed', models.BooleanField(default=False, help_text='Its agent has not confirmed its end.')),
                 ('forced_at', models.DateTimeField(blank=True, help_text='When its agent was ordered to kill it at once.', null=True)),
                 ('steps', models.JSONField(blank=True, default=list, help_text='Completed steps of its start, with times.')),
@@ -183,13 +146,6 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['rank'],
-                'indexes': [
-                    models.Index(fields=['agent', 'status'], name='compute_ker_agent_i_44df1f_idx'),
-                    models.Index(fields=['status'], name='compute_ker_status_ebcbda_idx'),
-                ],
-                'constraints': [
-                    models.UniqueConstraint(fields=('session', 'rank'), name='kernel_rank_once_per_session'),
-                ],
             },
         ),
         migrations.CreateModel(
@@ -208,11 +164,6 @@ class Migration(migrations.Migration):
                 ('arguments', models.JSONField(blank=True, default=dict)),
                 ('session', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='app_settings', to='compute.computesession')),
             ],
-            options={
-                'constraints': [
-                    models.UniqueConstraint(fields=('session', 'service'), name='app_setting_once'),
-                ],
-            },
         ),
         migrations.CreateModel(
             name='IdleWarning',
@@ -235,9 +186,6 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['due_at', 'pk'],
-                'constraints': [
-                    models.UniqueConstraint(fields=('session', 'checker'), name='idle_warning_once_per_checker'),
-                ],
             },
         ),
         migrations.CreateModel(
@@ -250,11 +198,6 @@ class Migration(migrations.Migration):
                 ('is_truncated', models.BooleanField(default=False)),
                 ('saved_at', models.DateTimeField(default=django.utils.timezone.now)),
             ],
-            options={
-                'indexes': [
-                    models.Index(fields=['saved_at', 'kernel', 'size'], name='log_by_age'),
-                ],
-            },
         ),
         migrations.CreateModel(
             name='ImageCommit',
@@ -279,9 +222,6 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['-created_at', '-pk'],
-                'indexes': [
-                    models.Index(condition=models.Q(('status__in', ['WAITING', 'COMMITTING', 'PUSHING'])), fields=['agent'], name='commit_not_over'),
-                ],
             },
         ),
         migrations.CreateModel(
@@ -313,9 +253,6 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['generation'],
-                'constraints': [
-                    models.UniqueConstraint(fields=('kernel', 'generation'), name='earlier_log_once'),
-                ],
             },
         ),
         migrations.CreateModel(
@@ -327,14 +264,6 @@ class Migration(migrations.Migration):
                 ('agent', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='allocations', to='cluster.agent')),
                 ('kernel', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='allocations', to='compute.kernel')),
             ],
-            options={
-                'indexes': [
-                    models.Index(fields=['agent', 'slot'], name='compute_all_agent_i_abea5b_idx'),
-                ],
-                'constraints': [
-                    models.UniqueConstraint(fields=('kernel', 'slot'), name='allocation_once_per_kernel_and_slot'),
-                ],
-            },
         ),
         migrations.CreateModel(
             name='LaunchRecord',
@@ -348,9 +277,6 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['-is_pinned', '-created_at', '-id'],
-                'indexes': [
-                    models.Index(fields=['owner', '-is_pinned', '-created_at', '-id'], name='launch_newest'),
-                ],
             },
         ),
         migrations.CreateModel(
@@ -366,12 +292,6 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['-opened_at'],
-                'indexes': [
-                    models.Index(fields=['closes_at'], name='public_app_by_end'),
-                ],
-                'constraints': [
-                    models.UniqueConstraint(fields=('session', 'service'), name='public_app_once'),
-                ],
             },
         ),
         migrations.CreateModel(
@@ -380,7 +300,7 @@ class Migration(migrations.Migration):
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('uid', models.UUIDField(default=uuid.uuid4, editable=False, unique=True)),
                 ('phase', models.CharField(choices=[('schedule', 'schedule'), ('precondition', 'precondition (image)'), ('start', 'start'), ('run', 'run'), ('terminate', 'terminate'), ('sweep', 'sweep'), ('repair', 'repair')], max_length=32)),
-                ('result', models.CharField(choices=[('SUCCESS', 'success'), ('FAILURE', 'failure'), ('STALE', 'stale'), ('NEED_RETRY', 'need retry'), ('EXPIRED', 'expired'), ('GIVE_UP', 'give up'), ('SKIPPED', 'skipped')], max_length=16)),
+                ('result', models.CharField(choices=[('SUCCESS', 'success'), ('FAILURE', 'failure'), ('NEED_RETRY', 'need retry'), ('EXPIRED', 'expired'), ('GIVE_UP', 'give up'), ('SKIPPED', 'skipped')], max_length=16)),
                 ('from_status', models.CharField(blank=True, max_length=16)),
                 ('to_status', models.CharField(blank=True, max_length=16)),
                 ('attempts', models.PositiveIntegerField(default=1)),
@@ -393,9 +313,6 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['-updated_at', '-id'],
-                'indexes': [
-                    models.Index(fields=['session', '-id'], name='compute_sch_session_122e19_idx'),
-                ],
             },
         ),
         migrations.CreateModel(
@@ -408,9 +325,6 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['path'],
-                'constraints': [
-                    models.UniqueConstraint(fields=('session', 'path'), name='session_file_once_per_path'),
-                ],
             },
         ),
         migrations.CreateModel(
@@ -431,12 +345,6 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['session', 'target'],
-                'indexes': [
-                    models.Index(condition=models.Q(('released_at', None)), fields=['folder'], name='folder_in_use'),
-                ],
-                'constraints': [
-                    models.UniqueConstraint(fields=('session', 'role', 'target'), name='mount_target_once_per_role'),
-                ],
             },
         ),
         migrations.CreateModel(
@@ -456,12 +364,6 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['-created_at', '-pk'],
-                'indexes': [
-                    models.Index(fields=['owner', '-id'], name='notice_of_owner'),
-                ],
-                'constraints': [
-                    models.UniqueConstraint(fields=('session', 'kind'), name='notice_once_per_session_and_kind'),
-                ],
             },
         ),
         migrations.CreateModel(
@@ -491,10 +393,127 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['found_at', 'pk'],
-                'constraints': [
-                    models.UniqueConstraint(fields=('agent', 'kernel_id', 'generation'), name='unknown_kernel_once_per_agent'),
-                ],
             },
         ),
-        migrations.RunPython(leave_room, fill_up),
+        migrations.AddIndex(
+            model_name='computesession',
+            index=models.Index(fields=['owner', '-created_at'], name='compute_com_owner_i_180587_idx'),
+        ),
+        migrations.AddIndex(
+            model_name='computesession',
+            index=models.Index(fields=['-created_at', '-id'], name='session_newest'),
+        ),
+        migrations.AddIndex(
+            model_name='computesession',
+            index=models.Index(condition=models.Q(('status__in', ['CANCELLED', 'ERROR', 'TERMINATED'])), fields=['-ended_at', '-id', 'name'], name='session_last_ended'),
+        ),
+        migrations.AddIndex(
+            model_name='computesession',
+            index=models.Index(condition=models.Q(('status__in', ['CANCELLED', 'ERROR', 'TERMINATED'])), fields=['owner', '-ended_at', '-id', 'name'], name='session_ended_owner'),
+        ),
+        migrations.AddIndex(
+            model_name='computesession',
+            index=models.Index(condition=models.Q(('status', 'PENDING')), fields=['resource_group', '-priority', 'created_at'], name='session_queue'),
+        ),
+        migrations.AddIndex(
+            model_name='computesession',
+            index=models.Index(condition=models.Q(('status__in', ['CREATING', 'PENDING', 'PULLING', 'RUNNING', 'SCHEDULED', 'TERMINATING'])), fields=['status'], name='session_live_status'),
+        ),
+        migrations.AddIndex(
+            model_name='computesession',
+            index=models.Index(condition=models.Q(('run_id__isnull', False)), fields=['owner'], name='session_of_run'),
+        ),
+        migrations.AddConstraint(
+            model_name='computesession',
+            constraint=models.UniqueConstraint(condition=models.Q(('status__in', ['CREATING', 'PENDING', 'PULLING', 'RUNNING', 'SCHEDULED', 'TERMINATING'])), fields=('owner', 'name'), name='session_name_once_per_owner_while_live'),
+        ),
+        migrations.AddConstraint(
+            model_name='computesession',
+            constraint=models.UniqueConstraint(condition=models.Q(('cluster_network__isnull', False), ('status__in', ['CREATING', 'PENDING', 'PULLING', 'RUNNING', 'SCHEDULED', 'TERMINATING'])), fields=('cluster_network',), name='session_cluster_network_once_while_live'),
+        ),
+        migrations.AddConstraint(
+            model_name='computesession',
+            constraint=models.UniqueConstraint(condition=models.Q(('idempotency_key__isnull', False)), fields=('owner', 'idempotency_key'), name='session_once_per_idempotency_key'),
+        ),
+        migrations.AddConstraint(
+            model_name='appsetting',
+            constraint=models.UniqueConstraint(fields=('session', 'service'), name='app_setting_once'),
+        ),
+        migrations.AddConstraint(
+            model_name='idlewarning',
+            constraint=models.UniqueConstraint(fields=('session', 'checker'), name='idle_warning_once_per_checker'),
+        ),
+        migrations.AddIndex(
+            model_name='kernellog',
+            index=models.Index(fields=['saved_at', 'kernel', 'size'], name='log_by_age'),
+        ),
+        migrations.AddIndex(
+            model_name='kernel',
+            index=models.Index(fields=['agent', 'status'], name='compute_ker_agent_i_44df1f_idx'),
+        ),
+        migrations.AddIndex(
+            model_name='kernel',
+            index=models.Index(fields=['status'], name='compute_ker_status_ebcbda_idx'),
+        ),
+        migrations.AddConstraint(
+            model_name='kernel',
+            constraint=models.UniqueConstraint(fields=('session', 'rank'), name='kernel_rank_once_per_session'),
+        ),
+        migrations.AddIndex(
+            model_name='imagecommit',
+            index=models.Index(condition=models.Q(('status__in', ['WAITING', 'COMMITTING', 'PUSHING'])), fields=['agent'], name='commit_not_over'),
+        ),
+        migrations.AddConstraint(
+            model_name='earlierlog',
+            constraint=models.UniqueConstraint(fields=('kernel', 'generation'), name='earlier_log_once'),
+        ),
+        migrations.AddIndex(
+            model_name='allocation',
+            index=models.Index(fields=['agent', 'slot'], name='compute_all_agent_i_abea5b_idx'),
+        ),
+        migrations.AddConstraint(
+            model_name='allocation',
+            constraint=models.UniqueConstraint(fields=('kernel', 'slot'), name='allocation_once_per_kernel_and_slot'),
+        ),
+        migrations.AddIndex(
+            model_name='launchrecord',
+            index=models.Index(fields=['owner', '-is_pinned', '-created_at', '-id'], name='launch_newest'),
+        ),
+        migrations.AddIndex(
+            model_name='publicapp',
+            index=models.Index(fields=['closes_at'], name='public_app_by_end'),
+        ),
+        migrations.AddConstraint(
+            model_name='publicapp',
+            constraint=models.UniqueConstraint(fields=('session', 'service'), name='public_app_once'),
+        ),
+        migrations.AddIndex(
+            model_name='schedulingrecord',
+            index=models.Index(fields=['session', '-id'], name='compute_sch_session_122e19_idx'),
+        ),
+        migrations.AddConstraint(
+            model_name='sessionfile',
+            constraint=models.UniqueConstraint(fields=('session', 'path'), name='session_file_once_per_path'),
+        ),
+        migrations.AddIndex(
+            model_name='sessionmount',
+            index=models.Index(condition=models.Q(('released_at', None)), fields=['folder'], name='folder_in_use'),
+        ),
+        migrations.AddConstraint(
+            model_name='sessionmount',
+            constraint=models.UniqueConstraint(fields=('session', 'role', 'target'), name='mount_target_once_per_role'),
+        ),
+        migrations.AddIndex(
+            model_name='sessionnotice',
+            index=models.Index(fields=['owner', '-id'], name='notice_of_owner'),
+        ),
+        migrations.AddConstraint(
+            model_name='sessionnotice',
+            constraint=models.UniqueConstraint(fields=('session', 'kind'), name='notice_once_per_session_and_kind'),
+        ),
+        migrations.AddConstraint(
+            model_name='unknownkernel',
+            constraint=models.UniqueConstraint(fields=('agent', 'kernel_id', 'generation'), name='unknown_kernel_once_per_agent'),
+        ),
+        migrations.RunPython(leave_room, migrations.RunPython.noop),
     ]

@@ -12,12 +12,6 @@ class Migration(migrations.Migration):
 
     initial = True
 
-    replaces = [
-        ('activity', '0001_squashed_0003_notice_choices'),
-        ('activity', '0004_address_and_request'),
-        ('activity', '0005_messages_and_claims'),
-    ]
-
     dependencies = [
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
@@ -39,6 +33,27 @@ class Migration(migrations.Migration):
             options={
                 'verbose_name_plural': 'audit entries',
                 'ordering': ['-at', '-id'],
+            },
+        ),
+        migrations.CreateModel(
+            name='AccessNotice',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('subject_type', models.CharField(max_length=16)),
+                ('subject_id', models.CharField(max_length=64)),
+                ('name', models.CharField(max_length=255)),
+                ('message', backendai.domain.activity.message_field.MessageField()),
+                ('invitation', models.BigIntegerField(blank=True, null=True)),
+                ('created_at', models.DateTimeField(db_index=True, default=django.utils.timezone.now)),
+                ('seen_at', models.DateTimeField(blank=True, help_text='When the person saw it under the bell.', null=True)),
+                ('closed_at', models.DateTimeField(blank=True, help_text='When the person closed the card.', null=True)),
+                ('cleared_at', models.DateTimeField(blank=True, help_text='When the person dismissed it.', null=True)),
+                ('mailed_at', models.DateTimeField(blank=True, help_text='When the mail was sent.', null=True)),
+                ('owner', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to=settings.AUTH_USER_MODEL)),
+            ],
+            options={
+                'ordering': ['-created_at', '-pk'],
+                'constraints': [models.UniqueConstraint(fields=('owner', 'subject_type', 'subject_id'), name='access_notice_once')],
             },
         ),
         migrations.CreateModel(
