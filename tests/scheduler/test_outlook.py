@@ -53,3 +53,24 @@ def test_a_wait_that_time_ends_does_not_hide_that_the_session_is_too_big():
     huge = a_session(asks={"cpu": 99}, starts_at=NOW + timedelta(hours=1))
     reason = decide(a_snapshot([an_agent()], [huge])).waits[0].reason
     assert (reason.code, reason.never) == ("bigger-than-any-agent", True)
+
+
+def test_a_drain_does_not_hide_that_no_agent_has_the_image():
+    docker, native = an_agent("docker", draining=True, schedulable=False), an_agent("native", is_native=True)
+    native = replace(native, draining=True, schedulable=False)
+    session = a_session(node_image="lab/python:1")
+
+    def said(*agents):
+        return decide(a_snapshot(list(agents), [session])).waits[0].reason
+
+    assert said(native).code == "agents-without-containers"
+    assert said(native).message == "Agent native has no containers, which image lab/python:1 needs."
+    assert said(docker).code == "image-not-on-agent"
+    having = replace(docker, images=frozenset({"lab/python:1"}))
+    assert said(having).code == "agent-draining"
+    both = said(having, native)
+    assert both.code == "agent-draining"
+    assert both.message == (
+        "Agent docker is being drained and takes no new sessions. "
+        "Agent native has no containers, which image lab/python:1 needs."
+    )

@@ -12,6 +12,7 @@ from django.utils import timezone
 from backendai.domain.accounts.models import User
 from backendai.domain.catalog.models import Image, ImageOnAgent
 from backendai.domain.catalog.services import seed_images
+from backendai.domain.cluster.models import Agent
 from backendai.domain.cluster.site import change_site
 from backendai.domain.compute.models import ComputeSession
 from backendai.portal.web.launch.fields.environments import Environment, offer_for
@@ -79,6 +80,37 @@ def test_it_says_why_one_cannot_be_chosen_here_and_puts_it_last(cast: Cast, djan
     assert offer.first_in("default") == Image.objects.get(name="tensorflow-2.0")
     nothing_known = offered(cast, "dana", group="empty")
     assert nothing_known["alone-1.0"].obstacle == "", "an empty group may get any agent"
+
+
+def test_it_says_what_no_agent_of_the_group_can_run_now(
+    cast: Cast, browse: Browse, django_assert_num_queries: Any
+) -> None:
+    agent = make_agent()
+    make_agent(backend="process", group=make_group("native"))
+    make_agent(backend="simulated", group=make_group("simulated"))
+    image("1.0", "pulled")
+    image("1.0", "python", process_reference="python3")
+    made = image("1.0", "made", is_built_here=True)
+    with django_assert_num_queries(4):
+        found = offered(cast)
+    missing = "No agent of resource group default has the image or can pull it now."
+    assert {title: each.obstacle for title, each in found.items()} == {
+        "pulled-1.0": "",
+        "python-1.0": "",
+        "made-1.0": missing,
+    }
+    assert not found["made-1.0"].is_closed, "a session waits until an agent has it"
+    assert missing in browse(cast.alice).get(LAUNCH).content.decode()
+    found = offered(cast, group="native")
+    closed = "The image needs containers; resource group native has none for it."
+    assert found["pulled-1.0"].obstacle == found["made-1.0"].obstacle == closed
+    assert found["pulled-1.0"].is_closed and not found["python-1.0"].obstacle
+    assert not any(each.obstacle for each in offered(cast, group="simulated").values())
+    Agent.objects.filter(pk=agent.pk).update(low_disk=True)
+    ImageOnAgent.objects.create(agent=agent, reference=made.reference)
+    found = offered(cast)
+    assert found["pulled-1.0"].obstacle == missing, "the disk of the only agent is full"
+    assert found["made-1.0"].obstacle == ""
 
 
 def test_it_offers_only_what_its_owner_may_use_and_people_start(cast: Cast) -> None:

@@ -97,7 +97,12 @@ class AgentRow(NamedTuple):
 
 def read_agent_rows(group: ResourceGroup) -> list[AgentRow]:
     """Return the group's registered agents whose engine has answered at least once. One query."""
-    return [AgentRow(id_of(key), *others) for key, *others in _ROWS.rows(group.pk)]
+    return _read(_ROWS.rows(group.pk))
+
+
+def agent_rows_of(group: str) -> list[AgentRow]:
+    """Return the same agents of the group with this name. One query."""
+    return _read(_ROWS_OF.rows(group))
 
 
 def images_there(
@@ -155,6 +160,26 @@ def lacking_image(rows: Sequence[AgentRow], image: Image) -> frozenset[UUID]:
         return frozenset()
     there = images_there(rows, made, fetched)
     return frozenset(row.id for row in rows if image.reference not in there[row.id])
+
+
+def lacked_by_all(rows: Sequence[AgentRow], images: Collection[Image]) -> dict[UUID, str]:
+    """Return what all these agents lack of each image that none of them can start, by the image's id: its
+    ``architecture``, ``containers``, or the ``image``, which they cannot get now. At most two queries."""
+    kinds = {(row.architecture, row.can(Capability.NATIVE), row.fetches) for row in rows}
+    lacking: dict[UUID, str] = {}
+    asked: list[Image] = []
+    for image in images:
+        is_native = bool(image.process_reference) and not image.is_customized
+        suitable = [kind[1:] for kind in kinds if image.architecture in ("", kind[0])]
+        able = [(native, fetches) for native, fetches in suitable if is_native or not native]
+        if not able:
+            lacking[image.pk] = "containers" if suitable else "architecture"
+        elif not any(native or (fetches and not image.is_on_nodes_only) for native, fetches in able):
+            asked.append(image)
+    made = {image.reference: image for image in asked if image.is_on_nodes_only}
+    there = images_there(rows, made, [image for image in asked if not image.is_on_nodes_only])
+    found = {(reference, name) for row in rows for reference in there[row.id] for name in ("", row.architecture)}
+    return lacking | {image.pk: "image" for image in asked if (image.reference, image.architecture) not in found}
 
 
 def _add_fetched(there: dict[UUID, set[str]], agents: Sequence[AgentRow], images: Collection[Image]) -> None:
@@ -227,8 +252,12 @@ def builds_of(
     return {images[reference].pk: _build(images[reference], jobs.get(reference)) for reference in missing}
 
 
-def _rows_in(group_id: int) -> QuerySet[Any, Any]:
-    rows = Agent.objects.registered().filter(resource_group=group_id).exclude(capacity={}).order_by("name")
+def _read(rows: Sequence[Any]) -> list[AgentRow]:
+    return [AgentRow(id_of(key), *others) for key, *others in rows]
+
+
+def _rows_in(**group: Any) -> QuerySet[Any, Any]:
+    rows = Agent.objects.registered().filter(**group).exclude(capacity={}).order_by("name")
     texts = [Cast(name, TextField()) for name in AgentRow._fields[-4:]]
     return rows.annotate(key=raw_id("id")).values_list("key", *AgentRow._fields[1:-4], *texts)
 
@@ -267,4 +296,5 @@ def _build(image: Image, job: BackgroundJob | None) -> ImageBuild:
 
 
 _NOTHING = Slots()
-_ROWS = Prepared(_rows_in)
+_ROWS = Prepared(lambda pk: _rows_in(resource_group=pk))
+_ROWS_OF = Prepared(lambda name: _rows_in(resource_group__name=name))

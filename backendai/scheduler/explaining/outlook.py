@@ -20,7 +20,7 @@ from backendai.scheduler.capacity.feasible import (
     shortage_details,
     shortages,
 )
-from backendai.scheduler.capacity.filters import NO_JOIN, STATE_FILTERS, removed_by, ruled_out
+from backendai.scheduler.capacity.filters import FIXED_FILTERS, NO_JOIN, removed_by, ruled_out
 from backendai.scheduler.demand import Demand, Request
 from backendai.scheduler.plan import Reason
 from backendai.scheduler.snapshot import NAME, AgentView
@@ -174,10 +174,13 @@ def _too_big_for_all(demand: Demand, kinds: tuple[Kind, ...]) -> Reason:
 
 def _not_enough_open(demand: Demand, kinds: tuple[Kind, ...], open_ones: tuple[Kind, ...]) -> Reason:
     """Return why agents that could hold the session take none now."""
-    able = [kind for kind in _able(demand, kinds) if kind not in open_ones]
-    shut = [AgentState(agent, order) for order, agent in enumerate(agent for kind in able for agent in kind.agents)]
-    request = demand.requests[0]
-    reason = ruled_out(STATE_FILTERS, removed_by(STATE_FILTERS, shut, request), request)
+    closed = [kind for kind in kinds if kind not in open_ones]
+    wanted = [each for each in demand.requests if not _holds(each, open_ones)] or demand.requests
+    request = next(each for each in wanted if _holds(each, closed))
+    able = (agent for kind in closed if _holds(request, [kind]) for agent in kind.agents)
+    shut = [AgentState(agent, order) for order, agent in enumerate(able)]
+    # An agent that lacks the image would not help if it took sessions again.
+    reason = ruled_out(FIXED_FILTERS, removed_by(FIXED_FILTERS, shut, request), request)
     number = _count(open_ones)
     rest: str = Message("The {number} agents that take sessions cannot hold it, even when empty.", number=number)
     if number < 2:
@@ -209,8 +212,12 @@ def _not_enough_joined(kinds: tuple[Kind, ...]) -> Reason:
 def _hold(demand: Demand, kinds: tuple[Kind, ...]) -> bool:
     """Return whether empty agents could hold the session. For several kernels, True means only that no obstacle was
     found."""
-    each = all(any(_suits(kind, request) and kind.empty.fits(request) for kind in kinds) for request in demand.requests)
-    return each and _hold_together(demand, kinds)
+    return all(_holds(request, kinds) for request in demand.requests) and _hold_together(demand, kinds)
+
+
+def _holds(request: Request, kinds: Iterable[Kind]) -> bool:
+    """Return whether an empty agent of one of these kinds could hold the request."""
+    return any(_suits(kind, request) and kind.empty.fits(request) for kind in kinds)
 
 
 def _hold_together(demand: Demand, kinds: tuple[Kind, ...]) -> bool:
@@ -234,7 +241,7 @@ def _kernel_limit(demand: Demand, kinds: tuple[Kind, ...]) -> int:
 
 def _able(demand: Demand, kinds: tuple[Kind, ...]) -> list[Kind]:
     """Return the kinds of agents that could hold at least one request when empty."""
-    return [kind for kind in kinds if any(_suits(kind, each) and kind.empty.fits(each) for each in demand.requests)]
+    return [kind for kind in kinds if any(_holds(each, [kind]) for each in demand.requests)]
 
 
 def _least(demand: Demand) -> Request:

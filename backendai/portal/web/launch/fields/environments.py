@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from backendai.domain.accounts.models import Project, User
 from backendai.domain.catalog.models import Image
 from backendai.domain.catalog.services import PREFERRED_IMAGE
 from backendai.domain.cluster.models import Agent
+from backendai.domain.planning.agents import agent_rows_of, lacked_by_all
 from backendai.portal.web.dashboard.images import images_open
 from backendai.portal.web.launch.auto_open_app import opened_by
 
@@ -27,15 +28,6 @@ _CUSTOMIZED = "ai.backend.customized-image.name"
 _SHORT_DIGEST = 12
 _OPEN_THERE = Prepared(
     lambda owner, domain_id: Image.objects.usable_by(owner).usable_in(domain_id).order_by().values_list("pk", flat=True)
-)
-_ARCHITECTURES = Prepared(
-    lambda group: (
-        Agent.objects.registered()
-        .filter(resource_group__name=group)
-        .order_by()
-        .values_list("architecture", flat=True)
-        .distinct()
-    )
 )
 _HOLDER = Prepared(
     lambda group, reference: (
@@ -48,13 +40,15 @@ _HOLDER = Prepared(
 class Version:
     """One image of an environment.
 
-    ``obstacle``: why it cannot be chosen in the form's project and group; empty: it can.
+    ``obstacle``: why it cannot start now in the form's project and group; empty: it can. ``is_closed``: it cannot be
+    chosen there, as waiting would not help.
     """
 
     image: Image
     name: str
     badges: tuple[str, ...]
     obstacle: str
+    is_closed: bool
 
     @property
     def badges_json(self) -> str:
@@ -91,8 +85,13 @@ class Environment:
 
     @property
     def obstacle(self) -> str:
-        """Why no version can be chosen; empty if one can."""
+        """Why no version can start now; empty if one can."""
         return self.first.obstacle
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether no version can be chosen."""
+        return self.first.is_closed
 
     @property
     def words(self) -> str:
@@ -126,7 +125,7 @@ class Offer:
 
         It is the preferred image if an agent has it, else the first that can be chosen.
         """
-        open_ones = [each.first.image for each in self.environments if not each.obstacle]
+        open_ones = [each.first.image for each in self.environments if not each.is_closed]
         preferred = next((image for image in open_ones if image.name == PREFERRED_IMAGE and image.is_built_here), None)
         if preferred and _HOLDER.first(group, preferred.reference):
             return preferred
@@ -144,33 +143,48 @@ class Offer:
 
 
 def offer_for(owner: User, *, project: Project | None, group: str) -> Offer:
-    """Return the environments for this project and resource group (by name), in three queries.
+    """Return the environments for this project and resource group (by name), in at most five queries.
 
     Images that cannot start there are included with the reason. Private images and those of the platform's own sessions
     are left out.
     """
-    obstacle = _obstacles(owner, project, group)
+    images = [image for image in images_open(owner) if _is_for_people(image)]
+    obstacle = _obstacles(owner, project, group, images)
     found: dict[str, list[Version]] = {}
-    for image in images_open(owner):
-        if _is_for_people(image):
-            name, tags = _version(image)
-            found.setdefault(_key(image), []).append(Version(image, name, _badges(owner, image, tags), obstacle(image)))
+    for image in images:
+        name, tags = _version(image)
+        found.setdefault(_key(image), []).append(Version(image, name, _badges(owner, image, tags), *obstacle(image)))
     environments = _told_apart([_environment(key, versions) for key, versions in found.items()])
-    return Offer(tuple(sorted(environments, key=lambda each: (bool(each.obstacle), each.title.lower(), each.key))))
+    return Offer(tuple(sorted(environments, key=lambda each: (*_ease(each), each.title.lower(), each.key))))
 
 
-def _obstacles(owner: User, project: Project | None, group: str) -> Callable[[Image], str]:
-    """Return a function that returns why an image cannot start there; empty if it can."""
+def _ease(choice: Version | Environment) -> tuple[bool, bool]:
+    """Return a sort key: what can start now, then what can be chosen."""
+    return choice.is_closed, bool(choice.obstacle)
+
+
+def _obstacles(
+    owner: User, project: Project | None, group: str, images: Sequence[Image]
+) -> Callable[[Image], tuple[str, bool]]:
+    """Return a function that returns why an image cannot start there (empty: it can), and whether it is closed."""
     open_there = set(_OPEN_THERE.rows(owner, project.domain_id)) if project else None
-    offered = sorted(filter(None, _ARCHITECTURES.rows(group)))
+    agents = agent_rows_of(group)
+    lacking = lacked_by_all(agents, images) if agents else {}
+    facts = {"group": group, "offered": ", ".join(sorted({agent.architecture for agent in agents} - {""}))}
 
-    def obstacle(image: Image) -> str:
+    def obstacle(image: Image) -> tuple[str, bool]:
         if open_there is not None and project and image.pk not in open_there:
-            return _("Not open to project %(project)s.") % {"project": project.name}
-        if image.architecture and offered and image.architecture not in offered:
-            facts = {"wanted": image.architecture, "group": group, "offered": ", ".join(offered)}
-            return _("The image needs %(wanted)s; resource group %(group)s has %(offered)s.") % facts
-        return ""
+            return _("Not open to project %(project)s.") % {"project": project.name}, True
+        match lacking.get(image.pk):
+            case "architecture" if facts["offered"]:
+                said = _("The image needs %(wanted)s; resource group %(group)s has %(offered)s.")
+                return said % (facts | {"wanted": image.architecture}), True
+            case "containers":
+                return _("The image needs containers; resource group %(group)s has none for it.") % facts, True
+            case "image":
+                said = _("No agent of resource group %(group)s has the image or can pull it now.")
+                return said % facts, False
+        return "", False
 
     return obstacle
 
@@ -211,7 +225,7 @@ def _badges(owner: User, image: Any, tags: Collection[str]) -> tuple[str, ...]:
 
 def _environment(key: str, versions: Iterable[Version]) -> Environment:
     ordered = sorted(versions, key=lambda version: _natural(version.text), reverse=True)
-    ordered.sort(key=lambda version: (bool(version.obstacle), version.image.is_customized))
+    ordered.sort(key=lambda version: (*_ease(version), version.image.is_customized))
     # One's own are named by their badge; the environment is called what it is called for others.
     common = [version for version in ordered if not version.image.is_customized] or ordered
     titles = {version.image.title for version in common}
