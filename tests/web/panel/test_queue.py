@@ -49,6 +49,7 @@ def test_it_shows_who_is_next_in_each_group_and_why_each_waits(cast: Cast, brows
     assert names(dana, resource_group=str(make_group("lab").pk)) == ["in-lab"]
     page = dana.get(ADDRESS).content.decode()
     assert "first: 8 cores are short." in page
+    assert '<div class="wide-rows">\n<table' in page, "a table wider than its card scrolls in it"
     assert "Cannot start" in page
     assert "× 2" in page
     assert f'name="session" value="{waiting["first"].pk}" form="chosen"' in page
