@@ -137,6 +137,17 @@ def test_a_machine_is_emptied_with_progress_and_used_again(cast: Cast, dana: Cli
     assert abs(agent.drain_ends_at - timezone.now() - timedelta(hours=2)) < timedelta(minutes=1)
     later = dana.get(page(agent, "agent-drain"))
     assert "Change the deadline of" in text_of(later) and later.context["submit_label"] == "Change the deadline"
+    left = later.context["form"]["within"].value()
+    assert left.startswith(("1h", "2h"))
+    assert f'name="shown" value="{left}"' in later.content.decode()
+    shown, deadline = {"within": left, "shown": left}, agent.drain_ends_at
+    kept = dana.post(page(agent, "agent-drain"), shown, follow=True)
+    agent.refresh_from_db()
+    assert (agent.drain_ends_at, "The deadline is unchanged." in text_of(kept)) == (deadline, True)
+    assert dana.post(page(agent, "agent-drain"), shown | {"within": ""}).status_code == 302
+    agent.refresh_from_db()
+    assert agent.drain_ends_at is None
+    assert dana.get(page(agent, "agent-drain")).context["form"]["within"].value() is None
     assert "1 of 1 kernel left" in text_of(dana.get(page(agent), **HTMX))
     owner = Client()
     owner.force_login(cast.alice)

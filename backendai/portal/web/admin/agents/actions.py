@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any, ClassVar
 
 from django import forms
@@ -121,8 +122,9 @@ class DrainForm(forms.Form):
     within = TimeSpanField(
         required=False,
         label=_l("End remaining sessions after"),
-        help_text=_l("For example 2h or 3d; empty: nothing is ended. The owners see it at once."),
+        help_text=_l("Empty: nothing is ended. The owners see it at once."),
     )
+    shown = TimeSpanField(required=False, widget=forms.HiddenInput)  # it passes while the page is open
 
 
 class DrainPage(AgentFormAction):
@@ -137,7 +139,9 @@ class DrainPage(AgentFormAction):
         return super().get_context_data(**(label | kwargs))
 
     def make_form(self, data: Any = None) -> forms.Form:
-        return DrainForm(data)
+        ends_at = self.object.drain_ends_at
+        left = ends_at and timedelta(seconds=max(0, round((ends_at - timezone.now()).total_seconds())))
+        return DrainForm(data, initial={"within": left, "shown": left})
 
     def question(self) -> str:
         return (
@@ -159,6 +163,8 @@ class DrainPage(AgentFormAction):
     def done(self) -> str:
         """Start the drain; return the message for the page. Raises UserError for a deadline that is too late."""
         within, now = self.form.cleaned_data["within"], timezone.now()
+        if self.object.is_drained and within == self.form.cleaned_data["shown"]:
+            return _("The deadline is unchanged.")
         if within is not None and within > LONGEST_DRAIN:
             raise UserError(_("The longest drain is %(days)s days.") % {"days": LONGEST_DRAIN.days}, field="within")
         number = start_drain(self.viewer, self.object, now=now, ends_at=None if within is None else now + within)

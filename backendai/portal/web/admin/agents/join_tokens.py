@@ -114,7 +114,7 @@ class JoinTokenForm(EditForm):
         required=False,
         label=_l("Valid for"),
         initial=timedelta(days=1),
-        help_text=_l("For example 1h or 7d; empty: valid until used or revoked."),
+        help_text=_l("Empty: valid until used or revoked."),
     )
 
     class Meta:

@@ -129,7 +129,7 @@ class PanelGroupForm(GroupForm, EditForm):
         required=False, min_value=0, max_value=100, label=_l("Priority"), help_text=_l("0 to 100. Empty: 10.")
     )
     default_batch_timeout = TimeSpanField(
-        required=False, label=_l("End batch sessions after"), help_text=_l("For example 12h. Empty: no limit.")
+        required=False, label=_l("End batch sessions after"), help_text=_l("Empty: no limit.")
     )
     default_shm = forms.CharField(
         required=False,

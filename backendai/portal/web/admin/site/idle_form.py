@@ -51,7 +51,7 @@ class PercentagesField(forms.CharField):
 class CheckerForm(EditForm):
     """The form of an idle checker, with the places where it applies."""
 
-    limit = TimeSpanField(label=_l("After"), help_text=_l("For example 1h or 30m: how long before it counts."))
+    limit = TimeSpanField(label=_l("After"), help_text=_l("How long before it counts."))
     grace = TimeSpanField(
         label=_l("Grace period"),
         help_text=_l("Sessions younger than this are never ended by this checker. 0: no minimum."),
