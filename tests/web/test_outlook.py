@@ -26,6 +26,7 @@ from backendai.domain.catalog.services import BUILD_JOB
 from backendai.domain.cluster.models import Agent, ResourceGroup
 from backendai.domain.cluster.native_sessions import allow_native_sessions
 from backendai.domain.compute.models import ComputeSession
+from backendai.domain.compute.services.life.draining import start_drain
 from backendai.domain.compute.services.life.ending import terminate_session
 from backendai.domain.compute.services.placing.waits import Waiting, note_waits
 from backendai.domain.planning import turns
@@ -391,6 +392,21 @@ def test_a_start_that_lies_ahead_is_told_by_the_readers_clock(cast: Cast, browse
     )
     page = browse(cast.alice).post(reverse("web:launch_preview"), asked, **HTMX).content.decode()
     assert "Starts at <time" in page and "2999-01-31T08:30:00+09:00" in page
+
+
+def test_the_end_of_a_drain_is_told_by_the_readers_clock(cast: Cast, browse: Browse) -> None:
+    agent, now = make_agent_with_image("node-1"), timezone.now()
+    start_drain(cast.dana, agent, now=now, ends_at=now + timedelta(hours=2))
+    client = browse(cast.alice)
+    line = client.post(reverse("web:launch_preview"), typed(cast), **HTMX).content.decode()
+    session = waiting(cast.alice, resources=HALF)
+    opening = client.get(reverse("web:session", args=[session.pk])).content.decode()
+    for shown in (line, opening):
+        assert "is being drained" in shown
+        assert (
+            f'those on it end by <time datetime="{now + timedelta(hours=2):%Y-%m-%dT%H:%M}:00+00:00" data-exact'
+            in shown
+        )
 
 
 @pytest.mark.parametrize(

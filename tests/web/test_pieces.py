@@ -10,6 +10,7 @@ from unittest import mock
 import pytest
 from django.conf import settings
 from django.utils import timezone
+from django.utils.html import format_html
 
 from backendai.domain.compute.status import Outcome, Status
 from backendai.portal.web.dashboard.resources import Bar
@@ -55,6 +56,8 @@ def test_it_puts_moments_in_a_text_into_the_clock_of_whoever_reads_it_now() -> N
     with mock.patch("django.utils.timezone.now", lambda: now + timedelta(minutes=8)):
         assert "in 2 min" in with_times(text)
     assert with_times("2026-02-31 10:00:00 UTC") == "2026-02-31 10:00:00 UTC"
+    assert 'datetime="2026-05-01T10:00:00+00:00"' in with_times("Those on it end by 2026-05-01 10:00 UTC.")
+    assert with_times(format_html("<b>{}</b>", "&")) == "<b>&amp;</b>"
 
 
 def test_it_never_shows_more_than_a_full_bar_or_less_than_nothing_free() -> None:

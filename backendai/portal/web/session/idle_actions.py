@@ -41,7 +41,7 @@ def longer(request: PageRequest, session_id: UUID, checker_id: int) -> HttpRespo
     else:
         if not part:
             text = _("It may run until %(until)s at least.")
-            messages.success(request, text % {"until": f"{timezone.localtime(until):%Y-%m-%d %H:%M %Z}"})
+            messages.success(request, text % {"until": f"{until:%Y-%m-%d %H:%M} UTC"})
     if part:
         context = detail_context(found, request.user, in_drawer=request.GET.get("in") == DRAWER, now=now)
         return render(request, "web/_session_panel.html", context)

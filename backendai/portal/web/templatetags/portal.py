@@ -16,7 +16,7 @@ from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 from django.utils.functional import Promise
 from django.utils.html import escape, format_html
-from django.utils.safestring import SafeString, mark_safe
+from django.utils.safestring import SafeData, SafeString, mark_safe
 
 from backendai.base.core.slots import Slots, decimal_text, format_size, is_size, limit_text
 from backendai.base.texts.isolation import isolated
@@ -44,7 +44,7 @@ register.filter("in_words", in_words)
 register.filter("what_happened", what_happened)
 register.filter("step_name", name_of_step)
 
-_MOMENT = re.compile(r"\b([0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}) UTC\b")
+_MOMENT = re.compile(r"\b([0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}(?::[0-9]{2})?) UTC\b")
 _NBSP = "\N{NO-BREAK SPACE}"
 
 
@@ -155,6 +155,8 @@ def _local(moment: datetime) -> datetime:
 @register.filter
 def with_times(text: object) -> SafeString:
     """Return the text with its times as time elements. The page's script converts them to the user's time zone."""
+    if isinstance(text, SafeData):
+        return mark_safe(str(text))  # noqa: S308  (it is markup already)
     parts = _MOMENT.split(str(text))
     said = [_clocked(part) if place % 2 else escape(part) for place, part in enumerate(parts)]
     return mark_safe("".join(said))  # noqa: S308  (each part is escaped)

@@ -125,13 +125,7 @@ def move_agent(actor: User, agent: Agent, group: ResourceGroup, *, force: bool =
 
 def _tell_owners(session_ids: Collection[UUID], agent: Agent, ends_at: datetime | None, now: datetime) -> None:
     """Write the message into the sessions' histories, and let browsers reload their pages."""
-    until = (
-        Message(
-            "The session ends on {day} at {time} UTC at the latest", day=f"{ends_at:%Y-%m-%d}", time=f"{ends_at:%H:%M}"
-        )
-        if ends_at
-        else ""
-    )
+    until = Message("The session ends by {at}", at=f"{ends_at:%Y-%m-%d %H:%M} UTC") if ends_at else ""
     message = Message(
         "Agent {agent} is being drained. {until}.",
         agent=agent.name,
