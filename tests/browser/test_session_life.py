@@ -49,7 +49,7 @@ def test_it_takes_a_session_from_the_form_to_its_end(visit: Visit, alice: Client
 
     page.get_by_role("button", name="Terminate").or_(page.get_by_role("link", name="Terminate")).first.click()
     dialog = page.get_by_role("dialog")
-    expect(dialog).to_contain_text("The container will be deleted")
+    expect(dialog).to_contain_text("Its kernels will be deleted")
     assert page.evaluate("window.stayed")
     dialog.get_by_role("button", name="Terminate").click()
     expect(visitor.status).to_have_text("Terminated", timeout=ENDED_MS)

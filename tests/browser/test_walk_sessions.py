@@ -159,7 +159,7 @@ def test_an_end_is_asked_for_and_force_says_what_it_leaves(walk: Visit, campus: 
     drawer = _panel(visitor, "ends-now")
     drawer.get_by_role("link", name="Terminate", exact=True).click()
     box = page.get_by_role("dialog", name=re.compile("^Terminate"))
-    expect(box).to_contain_text("The container will be deleted")
+    expect(box).to_contain_text("Its kernels will be deleted")
     force = box.get_by_role("checkbox", name=re.compile("force", re.IGNORECASE))
     force.check()
     assert visitor.faults_in_every_light() == []

@@ -16,6 +16,7 @@ from django.utils import timezone
 from backendai.base.wire.messages import KernelState
 from backendai.base.wire.usage import KernelUsage, UsageReport
 from backendai.domain.accounts.models import User
+from backendai.domain.catalog.models import Image
 from backendai.domain.cluster.services import mark_lost
 from backendai.domain.compute.models import Kernel
 from backendai.domain.compute.services.life.ending import terminate_session
@@ -196,10 +197,24 @@ def test_it_allows_inline_styles_on_the_terminals_page_alone(cast: Cast, browse:
     assert "unsafe" not in client.get(reverse("web:sessions"))["Content-Security-Policy"]
 
 
+def test_pages_of_a_native_session_name_no_container(cast: Cast, browse: Browse) -> None:
+    client = browse(cast.alice)
+    pages = [client.get(reverse("web:sessions"))]
+    session = make_running_session(cast.alice, make_agent("native", backend="process"))
+    pages += [client.get(reverse(f"web:{name}", args=[session.pk])) for name in ("session", "terminate")]
+    pages.append(client.post(reverse("web:terminate_many"), {"session": [session.pk]}))
+    Image.objects.update(process_reference="python")
+    pages.append(client.get(reverse("web:launch")))
+    for page in pages:
+        assert page.status_code == 200
+        said = re.findall(r"(?i).*\bcontainers?\b.*", re.sub(r"<[^>]*>", " ", page.content.decode()))
+        assert [line for line in said if "no container engine: its sessions" not in line] == []
+
+
 def test_it_warns_of_the_loss_and_ends_the_session_on_post(cast: Cast, browse: Browse) -> None:
     session = make_running_session(cast.alice)
     client, address = browse(cast.alice), reverse("web:terminate", args=[session.pk])
-    assert "container will be deleted" in client.get(address).content.decode()
+    assert "kernels will be deleted" in client.get(address).content.decode()
     session.refresh_from_db()
     assert session.status == Status.RUNNING
     answer = client.post(address)

@@ -72,7 +72,7 @@ def test_it_is_told_of_the_kernel_that_is_furthest_behind(cast: Cast) -> None:
     kernel_reported(agent, report_of(second, KernelState.CREATING))
     kernel_reported(agent, report_of(first, KernelState.RUNNING))
     start = start_at(session, timezone.now())
-    assert "is creating the container" in start.now
+    assert "is creating the kernel" in start.now
     assert (start.usual, start.slow) == ("", ""), "nothing is usual yet"
 
 

@@ -137,7 +137,7 @@ REASONS: dict[str, Reason] = {
     "not-ready": _failed_program(Message("No program in it listened on its port in time.")),
     "start-timeout": _fault(Message("The agent did not start it in time.")),
     "sibling-failed": _fault(Message("Another kernel of the session did not start.")),
-    "container-missing": _fault(Message("The container disappeared from the agent."), is_retriable=False),
+    "container-missing": _fault(Message("The kernel disappeared from the agent."), is_retriable=False),
     "backend-error": _fault(Message("The agent could not carry out the request.")),
 }
 BY_ADMINISTRATOR = frozenset({"admin-requested", "force-terminated"})  # of ends that the owner did not request

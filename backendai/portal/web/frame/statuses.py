@@ -50,7 +50,7 @@ _LOOKS = {
 _MEANINGS = {
     "SCHEDULED": _noop("An agent was chosen."),
     "PULLING": _noop("The agent is pulling the image."),
-    "CREATING": _noop("The agent is creating the container."),
+    "CREATING": _noop("The agent is creating the kernel."),
     "RUNNING": _noop("It is ready to be used."),
     "TERMINATING": _noop("Termination was requested."),
     "TERMINATED": _noop("Termination is confirmed."),

@@ -39,7 +39,7 @@ _NAMES = {
     # what a node does
     "hand-over": pgettext_lazy("scheduler step", "sending to the agent"),
     "pull": pgettext_lazy("scheduler step", "pulling the image"),
-    "create": pgettext_lazy("scheduler step", "creating the container"),
+    "create": pgettext_lazy("scheduler step", "creating the kernel"),
     "run": pgettext_lazy("scheduler step", "running"),
 }
 

@@ -145,5 +145,5 @@ def _doing(kernel: Kernel) -> str:
         return _("Agent %(node)s is pulling the image") % {"node": node}
     return {
         Status.SCHEDULED: _("Sent to agent %(node)s"),
-        Status.CREATING: _("Agent %(node)s is creating the container"),
+        Status.CREATING: _("Agent %(node)s is creating the kernel"),
     }.get(Status(kernel.status), _("Waiting for the remaining kernels")) % {"node": node}

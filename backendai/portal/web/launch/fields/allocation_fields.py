@@ -73,7 +73,7 @@ class AllocationFields(forms.Form):
             "min_value": _("At least 1 kernel."),
             "max_value": _("At most %(limit_value)s kernels in one session."),
         },
-        help_text=_("Each is a container with all of the above. They reach each other as main1, sub1, sub2 …"),
+        help_text=_("Each has all of the above. They reach each other as main1, sub1, sub2 …"),
     )
     cluster_mode = forms.ChoiceField(
         required=False,

@@ -120,11 +120,11 @@ AFTERWARDS = {
     "no-network": _noop("Launch it again. Tell an administrator: networks of the agent were removed."),
     "name-taken": _noop("Launch it again. Tell an administrator: two platforms may share the agent."),
     "wrong-deployment": _noop("Tell an administrator: the agent has to join this platform again."),
-    "container-missing": _noop("Launch it again. Tell an administrator: the container was deleted on the agent."),
+    "container-missing": _noop("Launch it again. Tell an administrator: the kernel was deleted on the agent."),
     "backend-error": _noop("Launch it again. If it fails again, tell an administrator what the message says."),
-    "agent-terminated": _noop("Launch it again: it will run on another agent. Files in the container are lost."),
-    "agent-lost": _noop("Launch it again: it will run on another agent. Files in the container are lost."),
-    "node-lost": _noop("Launch it again: it will run on another machine. Files in the container are lost."),
+    "agent-terminated": _noop("Launch it again: it will run on another agent. Files outside mounted folders are lost."),
+    "agent-lost": _noop("Launch it again: it will run on another agent. Files outside mounted folders are lost."),
+    "node-lost": _noop("Launch it again: it will run on another machine. Files outside mounted folders are lost."),
     "task-timeout": _noop(
         "Launch it again with a longer batch timeout, or let the program continue from where it saved."
     ),
