@@ -44,7 +44,10 @@ def test_a_folder_is_shared_accepted_and_taken_back(cast: Cast, data: Folder, al
     bob.post(reverse("web:folder_invitation", args=[FolderGrant.objects.get().pk]), {"answer": "accept"})
     assert bob.get(reverse("web:folder", args=[data.pk])).status_code == 200
     assert bob.post(reverse("web:folder_revoke", args=[data.pk, cast.bob.pk])).status_code == 404
+    offered = '<button class="btn btn-sm" type="submit" name="rights" value="%s">%s'
+    assert offered % ("edit", "Allow editing") in text(alice.get(page(data, "sharing")))
     told = text(alice.post(page(data, "sharing"), invite | {"rights": "edit"}, follow=True))
+    assert offered % ("view", "Allow viewing only") in told
     assert "The rights of bob@example.com are set." in told and "is invited" not in told and "Stop sharing" in told
     alice.post(reverse("web:folder_revoke", args=[data.pk, cast.bob.pk]))
     assert bob.get(reverse("web:folder", args=[data.pk])).status_code == 404
