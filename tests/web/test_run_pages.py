@@ -58,6 +58,7 @@ def test_a_run_is_one_row_of_the_list_and_opens_into_its_page(alice: Client, cas
     assert board.status_code == 286, "the page asks no more"
     assert "Retry failed" in board.content.decode() and "Pause" not in board.content.decode()
     assert "29" in text_of(alice, "/", view="finished")
+    assert alice.get("/").context["numbers"].ended == ComputeSession.objects.count()
     assert "No session is running" in text_of(alice, "/"), "the sessions of the run were not nothing"
     Kernel.objects.filter(session__name="sweep-7").update(started_at=timezone.now(), exit_code=3)
     failures = text_of(alice, f"/runs/{run.pk}/failures/")
@@ -89,7 +90,16 @@ def test_a_run_waits_while_none_of_its_elements_runs_and_says_why(alice: Client,
     address = f"/runs/{run.pk}/"
     run_pipelines(timezone.now())
     schedule(make_group(), timezone.now())
-    for page in (text_of(alice, address), text_of(alice, "/runs/"), text_of(alice, "/")):
+    tabs = alice.get("/").context["tabs"]
+    assert [(tab.kind, tab.number) for tab in tabs] == [("", 64), ("interactive", 0), ("batch", 64)]
+    assert "sweep" not in text_of(alice, "/", type="interactive")
+    assert alice.get("/").context["page"].paginator.count == 0, "they have one row, that of the run"
+    for page in (
+        text_of(alice, address),
+        text_of(alice, "/runs/"),
+        text_of(alice, "/"),
+        text_of(alice, "/", type="batch"),
+    ):
         assert ">Waiting</" in page and "64 queued" in page and "6 waiting" in page
         assert "64 launched" not in page and ">Running</" not in page
         assert "No agent has room for 1 CPU core, 512 MiB of memory now: node-1 comes closest" in page

@@ -21,6 +21,7 @@ from backendai.base.core.csv_cells import csv_lines
 from backendai.domain.accounts.models import User
 from backendai.domain.cluster.site import site_settings
 from backendai.domain.compute.models import ComputeSession, Kernel
+from backendai.domain.pipelines.documents.document import BATCH
 from backendai.portal.web.dashboard.images import builds_for
 from backendai.portal.web.dashboard.resources import RoomBars, rooms_for
 from backendai.portal.web.frame.requests import PageRequest, ids_in
@@ -34,7 +35,7 @@ from backendai.portal.web.session_list.columns import (
     offered_columns,
     order_of,
 )
-from backendai.portal.web.session_list.filters import PROPERTIES, SessionListFilter, chips, group_names
+from backendai.portal.web.session_list.filters import PROPERTIES, SessionListFilter, chips, group_names, kind_of
 from backendai.portal.web.session_list.pages import (
     MOST_SORTED,
     chosen,
@@ -205,9 +206,9 @@ def _list_context(request: PageRequest, address: Address, found: SessionListFilt
 
 
 def _runs(user: User, address: Address, page: int) -> list[RunRow]:
-    """Return the runs above the sessions: only on the first page, and without filters of sessions."""
-    asked = {name for name, _value in address.params} & (PROPERTIES | {"type"})
-    if page > 1 or asked:
+    """Return the runs above the sessions: on the first page, of the type of their sessions, and without filters."""
+    asked = {name for name, _value in address.params} & PROPERTIES
+    if page > 1 or asked or kind_of(address) not in ("", BATCH):
         return []
     mine = address.get("whose") == "mine"
     return listed_runs(user, finished=address.finished, mine=mine, words=address.get("q")[:100])

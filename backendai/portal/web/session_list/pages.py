@@ -44,16 +44,25 @@ _OF_A_ROW = (
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """The numbers of live sessions by type, of ended ones, and of those of runs, which the list leaves out."""
+    """The numbers of live sessions by type, and of ended ones.
+
+    Both with those of runs, which the list shows as rows of runs: ``live_in_runs`` and ``ended_in_runs``.
+    """
 
     live: dict[str, int] = field(default_factory=dict)
+    live_in_runs: dict[str, int] = field(default_factory=dict)
     ended: int = 0
-    in_runs: int = 0
+    ended_in_runs: int = 0
 
     @property
     def all_live(self) -> int:
         """The number of live sessions of all types."""
         return sum(self.live.values())
+
+    def rows(self, kind: str) -> int:
+        """Return the number of live sessions of a type (empty: all) that have rows of their own."""
+        kinds = [kind] if kind else list(self.live)
+        return sum(self.live.get(name, 0) - self.live_in_runs.get(name, 0) for name in kinds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +91,10 @@ def whose(address: Address, user: User) -> SessionQuerySet:
 def numbers_of(address: Address, user: User) -> Numbers:
     """Return the numbers of sessions in the list, in three queries on indexes."""
     mine = address.get("whose") == "mine"
-    live, ((number,),), ((in_runs,),) = dict(_LIVE.rows(user, mine)), _ALL.rows(user, mine), _IN_RUNS.rows(user, mine)
-    return Numbers(live, number - in_runs - sum(live.values()), in_runs)
+    found, ((number,),), ((in_runs,),) = _LIVE.rows(user, mine), _ALL.rows(user, mine), _IN_RUNS.rows(user, mine)
+    live = {kind: count for kind, count, _ in found}
+    live_in_runs = {kind: count for kind, _, count in found}
+    return Numbers(live, live_in_runs, number - sum(live.values()), in_runs - sum(live_in_runs.values()))
 
 
 def chosen(address: Address, user: User, found: SessionListFilter) -> QuerySet[Any]:
@@ -170,8 +181,8 @@ def _known(address: Address, found: SessionListFilter, numbers: Numbers) -> int 
         return None
     kind = kind_of(address)
     if address.finished:
-        return None if kind else numbers.ended
-    return numbers.live.get(kind, 0) if kind else numbers.all_live
+        return None if kind else numbers.ended - numbers.ended_in_runs
+    return numbers.rows(kind)
 
 
 def _matching(rows: QuerySet[Any], words: str) -> QuerySet[Any]:
@@ -185,8 +196,8 @@ def _matching(rows: QuerySet[Any], words: str) -> QuerySet[Any]:
 
 
 def _live(user: User, mine: bool) -> QuerySet[Any, Any]:
-    rows = _whose(user, mine).live().filter(run_id=None)
-    return rows.order_by().values_list("session_type").annotate(Count("pk"))
+    rows = _whose(user, mine).live()
+    return rows.order_by().values_list("session_type").annotate(Count("pk"), Count("run_id"))
 
 
 def _all(user: User, mine: bool) -> QuerySet[Any, Any]:
