@@ -8,6 +8,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from html import unescape
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.db import connection
@@ -97,6 +98,18 @@ def test_of_several_sessions_it_counts_those_that_start(cast: Cast, browse: Brow
     assert foreseen(client, typed(cast, count="3", cluster_size="2")).startswith("Starts now")
 
 
+def test_of_an_array_it_counts_the_elements_that_start(cast: Cast, browse: Browse) -> None:
+    make_agent_with_image("node-1")
+    client, array = browse(cast.alice), typed(cast, **_BATCH)
+    line = foreseen(client, array | {"array_size": "3"})
+    assert line.startswith("2 of 3 start now. The next one waits:")
+    assert "it starts now" not in line, "of one element it would be true, of the array it is not"
+    assert foreseen(client, array | {"array_size": "2"}) == "All 2 start now on node-1."
+    Agent.objects.update(capacity={"cpu": "64", "mem": str(64 * 2**30)})
+    small = array | {"cpu": "1", "mem": "64m", "array_size": "100"}
+    assert foreseen(client, small) == "The first 64 start now on node-1."
+
+
 def test_a_session_that_waits_for_another_is_not_told_to_wait_for_resources(cast: Cast, browse: Browse) -> None:
     first = make_running_session(cast.alice, make_agent(cpu=4), name="first", **_BATCH)
     text = part(browse(cast.alice), waiting(cast.alice, depends_on=[str(first.pk)], **_BATCH))
@@ -162,6 +175,14 @@ def test_a_suggestion_opens_the_form_with_the_changed_amounts(cast: Cast, browse
     shown = {name: form[name].value() for name in ("image", "cpu", "preset", "resource_group")}
     assert shown == {"image": "python", "cpu": "1", "preset": "", "resource_group": "default"}
     assert form.typed("mem") == "512m"
+
+
+def test_an_element_of_a_run_is_not_replaced_by_a_session_of_its_own(
+    cast: Cast, browse: Browse, busy: ComputeSession
+) -> None:
+    assert "Launch it with less" in part(browse(cast.alice), busy)
+    ComputeSession.objects.filter(pk=busy.pk).update(run_id=uuid4())
+    assert "Launch it with less" not in part(browse(cast.alice), busy)
 
 
 def test_a_suggestion_of_another_group_opens_the_form_in_that_group(

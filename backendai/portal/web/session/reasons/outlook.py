@@ -29,6 +29,7 @@ from backendai.portal.web.launch.form import LaunchForm
 from backendai.scheduler.explaining.suggest import Suggestion
 from backendai.scheduler.plan import Reason, Step
 from backendai.scheduler.progress import LACKS_ROOM
+from backendai.scheduler.runs.snapshot import UNPLACED_PER_STEP
 
 _MOST_NAMED = 8
 _NONE_FOUND = _noop("No other size or resource group would let the session start now.")
@@ -99,6 +100,11 @@ class Outlook:
         return percent_of(self.pull.progress) if self.pull else None
 
     @property
+    def starts_all(self) -> bool:
+        """Whether nothing is asked for beside what starts; of a large array only the first elements are foreseen."""
+        return self.started >= self.count
+
+    @property
     def no_change(self) -> str:
         """The text that no change would start the session now."""
         return _(_NO_CHANGE.get(self.code, _NONE_FOUND))
@@ -164,8 +170,10 @@ def outlook_of_form(user: User, form: LaunchForm, checked: Checked, *, now: date
 
 def _of_form(user: User, form: LaunchForm, checked: Checked, now: datetime) -> Outlook:
     spec = form.spec()
-    count = form.how_many()
-    found = preview(user, spec, now=now, copies=count, checked=checked)
+    count = form.elements() or form.how_many()
+    # Of an array no more elements wait for an agent at once.
+    copies = min(count, UNPLACED_PER_STEP) if form.elements() else count
+    found = preview(user, spec, now=now, copies=copies, checked=checked)
     replaced: ComputeSession | None = form.cleaned_data["replaces"]
     if replaced and replaced.status == Status.PENDING and found.verdict == Verdict.WAITS:
         return _in_place_of(replaced, user, spec, now) or _outlook(found)
