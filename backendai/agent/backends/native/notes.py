@@ -18,19 +18,17 @@ _ALLOWED_TO_ROOT = "run the agent where root may make namespaces: on the machine
 
 def describe(isolation: Isolation, *, hard_limits: bool, places: Places) -> list[Note]:
     """Return a note for each protection that containers would offer, and about a fault that prevents starts."""
-    containers = _how_to_have_containers(isolation)
     notes = [
         Note(
             code="process-no-containers",
             message="Kernels run as native processes of this machine, not in containers: there are no images, only the"
             " programs of the machine, and a scratch folder can fill the disk.",
-            fix=containers,
+            fix=_how_to_have_containers(isolation),
         ),
         Note(
             code="process-shared-network",
             message="Kernels share the network of this machine: they reach its services on localhost and each other's"
             " ports, and two kernels cannot listen on the same port.",
-            fix=containers,
         ),
     ]
     if isolation.bwrap is None:
@@ -47,7 +45,7 @@ def describe(isolation: Isolation, *, hard_limits: bool, places: Places) -> list
                 code="process-soft-limits",
                 message="CPU is not limited, and memory only by a look every 2 seconds: a kernel that takes memory"
                 " quickly can still harm its neighbours.",
-                fix=f"{containers} Or run the agent where it may make cgroups (as root, or as a systemd user service).",
+                fix="Run the agent where it may make cgroups (as root, or as a systemd user service).",
             )
         )
     if places.fault:
@@ -63,18 +61,16 @@ def _no_sandbox(isolation: Isolation, places: Places) -> str:
 
 
 def _how_to_have_containers(isolation: Isolation) -> str:
-    if not _is_sandbox_forbidden(isolation):
-        return f"To have containers, {_DOCKER}, and start the agent again."
-    if isolation.root:  # an engine would not start there either
-        return f"To have containers, first {_ALLOWED_TO_ROOT}; then {_DOCKER}, and start the agent again."
-    return f"To have a sandbox, {_ALLOWED_TO_USERS}. To have containers, {_DOCKER}. Then start the agent again."
+    # Where root may make no namespaces, an engine would not start either.
+    first = f"first {_ALLOWED_TO_ROOT}; then " if isolation.root and _is_sandbox_forbidden(isolation) else ""
+    return f"To have containers, {first}{_DOCKER}, and start the agent again."
 
 
 def _how_to_have_a_sandbox(isolation: Isolation) -> str:
     if not _is_sandbox_forbidden(isolation):
-        return "Install Docker Engine, or bubblewrap (and allow user namespaces), and start the agent again."
+        return "Install bubblewrap (and allow user namespaces), and start the agent again."
     allowed = _ALLOWED_TO_ROOT if isolation.root else _ALLOWED_TO_USERS
-    return f"Bubblewrap is installed: {allowed}. Or use Docker Engine. Then start the agent again."
+    return f"Bubblewrap is installed: {allowed}. Then start the agent again."
 
 
 def _is_sandbox_forbidden(isolation: Isolation) -> bool:
