@@ -51,7 +51,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 DIE_WHILE_STARTING = START_AND_DIE.replace(
-    "backend = ", "from backendai.agent.backends import supervisors\n"
+    "backend = ", "from backendai.agent.backends.native import supervisors\n"
     "supervisors.select.select = lambda *ends: os.kill(os.getpid(), signal.SIGKILL)\nbackend = "
 )  # fmt: skip
 

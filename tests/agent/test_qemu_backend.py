@@ -321,7 +321,7 @@ def test_a_machine_does_not_outlive_its_supervisor(backend: QemuBackend, new_spe
 DIE_WHILE_STARTING = """
 import os, signal, sys
 from pathlib import Path
-from backendai.agent.backends import supervisors
+from backendai.agent.backends.native import supervisors
 from backendai.agent.backends.qemu.backend import QemuBackend
 from backendai.agent.settings.qemu import MachineSettings
 from backendai.base.wire.messages import KernelSpec

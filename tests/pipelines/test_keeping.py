@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from importlib import import_module
 from typing import Any
 
 import pytest
-from django.apps import apps
 from django.conf import LazySettings
 from django.test import Client
 from django.utils import timezone
@@ -130,23 +128,6 @@ def test_documents_larger_than_a_text_of_a_person_are_copied(alice: Client, cast
     pipeline = launch(cast.alice, steps={"one": {**ARRAY, **many}})
     for address in ("/runs/new/?like=", "/templates/new/?run="):
         assert len(alice.get(f"{address}{pipeline.pk}").context["form"]["text"].value()) > 300_000
-
-
-@pytest.mark.parametrize(
-    ("text", "wanted"),
-    [
-        ("# mine\nfiles: [{path: a.py, content: hunter2}]\nmore: " + "x" * 300_000, "content: null"),
-        ("files: hunter2\nfiles: hunter2\n", ""),
-        ("# mine\nsteps: {one: {template: train}}\n", "# mine\nsteps: {one: {template: train}}\n"),
-    ],
-)
-def test_files_of_an_earlier_release_leave_its_documents(cast: Cast, text: str, wanted: str) -> None:
-    run = launch(cast.alice, **ARRAY, array=2, files=[{"path": "a.py", "content": "x"}])
-    Run.objects.filter(pk=run.pk).update(text=text)
-    import_module("backendai.domain.pipelines.migrations.0006_sealed_files").seal_files(apps, None)
-    run.refresh_from_db()
-    assert "hunter2" not in run.text and (wanted in run.text if wanted else not run.text)
-    assert run.text == wanted or run.text.endswith("x\n"), "what has no file stays as it was written"
 
 
 def test_an_array_without_the_value_of_a_variable_is_refused(cast: Cast) -> None:

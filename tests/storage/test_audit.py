@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
-from django.apps import apps
 from django.utils import timezone
 
-from backendai.domain.accounts import migrations
 from backendai.domain.accounts.models import User
-from backendai.domain.accounts.services import create_token
 from backendai.domain.compute.auditing import World, run_checks
 from backendai.domain.compute.models import ComputeSession, SessionMount
 from backendai.domain.compute.status import Status
@@ -81,18 +76,3 @@ def test_what_waits_for_a_host_that_is_away_is_no_violation(folder: Folder) -> N
     Folder.objects.update(status=FolderStatus.CREATING, changed_at=LONG_AGO)
     StorageHost.objects.update(fault="It does not answer.")
     assert found() == []
-
-
-def test_tokens_that_had_every_scope_keep_having_it(cast: Cast) -> None:
-    (path,) = Path(migrations.__path__[0]).glob("*_folder_limits.py")  # whatever its number
-    migration = importlib.import_module(f"{migrations.__name__}.{path.stem}")
-    whole, part = (create_token(cast.alice, name)[0] for name in ("whole", "part"))
-    for token, scopes in ((whole, ["read", "sessions", "account", "admin"]), (part, ["read", "sessions"])):
-        token.scopes = scopes
-        token.save()
-    migration.keep_complete(apps, None)
-    for token in (whole, part):
-        token.refresh_from_db()
-    assert (whole.scopes, part.scopes) == (
-        ["read", "sessions", "folders", "account", "admin"], ["read", "sessions"],
-    )  # fmt: skip

@@ -17,7 +17,7 @@ ALLOWED = {
     "Announce maintenance or news here.": "news in the plain sense, not a notification",
 }
 _ENVIRONMENT = re.compile(r"environment[ -]variables?|python environments?|virtual environments?", re.IGNORECASE)
-_KUBERNETES_CODE = "backendai/agent/backends/kubernetes/backend"  # nodes and pods are what Kubernetes calls them
+_KUBERNETES_CODE = "backendai/agent/backends/kubernetes/"  # nodes and pods are what Kubernetes calls them
 
 
 def retired() -> list[str]:
