@@ -18,8 +18,8 @@ from backendai.agent.gateway.server import Gateway, GatewayView
 from backendai.agent.gateway.terminal import WINDOW_BYTES, Acknowledge, FlowWindow, Resize, read_control
 from backendai.agent.kernel_index import Roster
 from backendai.base.core.slots import Slots
-from backendai.base.wire.home import HomeLook
 from backendai.base.wire.tickets import new_private_key, public_key_of, sign_ticket
+from backendai.base.wire.usage import HomeLook
 from tests.agent.fake_services import FakeServices
 from tests.agent.memory_backend import Entry, MemoryBackend
 from tests.agent.specs import make_spec

@@ -12,7 +12,7 @@ import pytest
 
 from backendai.agent.backends.docker.disk.scratch import Scratch, look_at_home
 from backendai.agent.backends.shared.trees import remove_tree
-from backendai.base.wire.home import HomeLook
+from backendai.base.wire.usage import HomeLook
 
 KIB = 1024
 

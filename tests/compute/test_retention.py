@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 
 from backendai.domain.accounts.models import User
 from backendai.domain.activity.models import AuditEntry
-from backendai.domain.activity.retention import delete_old_audit
+from backendai.domain.activity.services import delete_old_audit
 from backendai.domain.compute.models import ComputeSession, Kernel, KernelLog, SchedulingRecord
 from backendai.domain.compute.services.records import retention
 from backendai.domain.compute.services.records.retention import (

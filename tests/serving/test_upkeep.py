@@ -18,10 +18,9 @@ from backendai.domain.serving import endpoint_table
 from backendai.domain.serving.models import Endpoint, EndpointNotice, Replica, ScalingRecord, State
 from backendai.domain.serving.services import endpoints as endpoints_module
 from backendai.domain.serving.services.endpoints import create_endpoint
-from backendai.domain.serving.services.forgetting import delete_ended_replicas, delete_old_records
 from backendai.domain.serving.services.notices import has_endpoint_mails, send_endpoint_mails, tell_owner
 from backendai.domain.serving.services.readings import ProxyCounts, record
-from backendai.domain.serving.services.unused import tell_of_unused
+from backendai.domain.serving.services.unused import delete_ended_replicas, delete_old_records, tell_of_unused
 from backendai.domain.serving.spec import EndpointSpec
 from backendai.portal.loops.mail_texts import endpoint_mail
 from backendai.portal.web.news.bell import counts_of, lines_of

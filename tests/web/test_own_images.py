@@ -13,8 +13,8 @@ from django.test import Client
 from django.utils import timezone
 
 from backendai.base.wire.commits import COMMIT
-from backendai.base.wire.home import HomeLook
 from backendai.base.wire.node_jobs import JobState, NodeJobReport
+from backendai.base.wire.usage import HomeLook
 from backendai.domain.accounts.models import ResourcePolicy
 from backendai.domain.activity.models import BackgroundJob
 from backendai.domain.catalog.models import Image, ImageOnAgent

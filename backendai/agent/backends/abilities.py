@@ -16,10 +16,10 @@ from backendai.agent.backends.readings import Reading
 from backendai.agent.mounts.rules import MountRules
 from backendai.base.wire.capabilities import Capability
 from backendai.base.wire.commits import CommitSpec
-from backendai.base.wire.home import HomeLook
 from backendai.base.wire.messages import ImageSighting, KernelSighting
 from backendai.base.wire.mounts import HostReport
 from backendai.base.wire.pulls import RegistryAccess
+from backendai.base.wire.usage import HomeLook
 
 
 class Imaging(Backend):

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from pydantic import AfterValidator, Field
 
-from backendai.base.wire.fields import Generation, Message, Name, Size
+from backendai.base.wire.fields import Generation, Message, Name, Order, Size
 from backendai.base.wire.live import MOST_DEVICES, MOST_USERS, DeviceUse
 
 MOST_KERNELS = 512  # in one report; the others follow with the next sync
@@ -56,3 +56,19 @@ class UsageReport(Message):
     at: float = Field(ge=0.0, lt=_LAST_SECOND, allow_inf_nan=False)
     kernels: list[KernelUsage] = Field(default_factory=list, max_length=MOST_KERNELS)
     devices: dict[Name, DeviceUsage] = Field(default_factory=dict, max_length=MOST_DEVICES)
+
+
+class HomeLook(Order):
+    """Disk use of a home folder, in bytes.
+
+    ``pip_bytes`` and ``packages`` count ``~/.local``; ``home_bytes`` counts the rest. Unless ``complete``, the numbers
+    are lower bounds. ``disk_used`` and ``disk_limit``: of the disk that contains the home and the temporary folder
+    (None: other kernels share this disk).
+    """
+
+    home_bytes: int = Field(ge=0)
+    pip_bytes: int = Field(ge=0)
+    packages: int = Field(ge=0)
+    complete: bool
+    disk_used: int | None = Field(default=None, ge=0)
+    disk_limit: int | None = Field(default=None, ge=0)

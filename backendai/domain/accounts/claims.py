@@ -12,8 +12,7 @@ from django.db import transaction
 from backendai.base.core.errors import Conflict
 from backendai.base.core.messages import Message
 from backendai.domain.accounts.models import Domain, Membership, User
-from backendai.domain.accounts.services.create_user import add_user
-from backendai.domain.accounts.services.people import get_or_create_project
+from backendai.domain.accounts.services.create_user import add_user, get_or_create_project
 from backendai.domain.accounts.sign_in.revocation import end_credentials, refuse_to_lose_the_last_superadmin
 from backendai.domain.activity.services import audit
 

@@ -11,12 +11,10 @@ from backendai.portal.web.account import (
     language,
     notifications,
     own_images,
-    own_usage,
 )
 from backendai.portal.web.account import pages as account
-from backendai.portal.web.dashboard import agents, announcements, help, news
+from backendai.portal.web.dashboard import help, news
 from backendai.portal.web.dashboard import pages as dashboard
-from backendai.portal.web.launch import environment as launch_environment
 from backendai.portal.web.launch import folder as launch_folder
 from backendai.portal.web.launch import pages as launch
 from backendai.portal.web.launch import parts as launch_parts
@@ -44,7 +42,7 @@ urlpatterns = [
     path("sessions/new/preview/", launch_parts.launch_preview, name="launch_preview"),
     path("sessions/new/review/", launch_parts.launch_review, name="launch_review"),
     path("sessions/new/opening/<str:launch_key>/<slug:service>/", opening.opening, name="opening"),
-    path("sessions/new/environments/", launch_environment.launch_environments, name="launch_environments"),
+    path("sessions/new/environments/", launch_parts.launch_environments, name="launch_environments"),
     path("sessions/new/folder/", launch_folder.launch_folder, name="launch_folder"),
     path("sessions/new/folders/", launch_folder.launch_folders, name="launch_folders"),
     path("sessions/new/recent/", recent.recent, name="recent"),
@@ -81,7 +79,7 @@ urlpatterns = [
     path("runs/", include("backendai.portal.web.pipelines.urls")),
     path("templates/", include("backendai.portal.web.gallery.urls")),
     path("dashboard/", dashboard.dashboard, name="dashboard"),
-    path("agents/", agents.agents, name="agents"),
+    path("agents/", dashboard.agents, name="agents"),
     path("notifications/", notifications.notifications, name="notifications"),
     path("notifications/bell/", notifications.bell, name="bell"),
     path("notifications/cards/", notifications.cards, name="cards"),
@@ -96,7 +94,7 @@ urlpatterns = [
     path("help/", help.guide, name="help_start"),
     path("help/<slug:slug>/", help.guide, name="help"),
     path("help/pictures/<slug:name>.png", help.picture, name="help_picture"),
-    path("announcements/", announcements.current, name="announcements"),
+    path("announcements/", dashboard.current_announcements, name="announcements"),
     path("account/", account.account, name="account"),
     path("account/password/", account.password, name="password"),
     path("account/tokens/", credentials.tokens, name="tokens"),
@@ -115,7 +113,7 @@ urlpatterns = [
         name="own_image_take_back",
     ),
     path("account/images/<uuid:own_image_id>/delete/", own_images.image_delete, name="own_image_delete"),
-    path("account/usage/", own_usage.usage, name="own_usage"),
+    path("account/usage/", account.usage, name="own_usage"),
     path("account/notifications/", news.notice_choices, name="notice_choices"),
     path("account/environment/", environment.environment, name="environment"),
     path("account/environment/<uuid:dotfile_id>/delete/", environment.dotfile_delete, name="dotfile_delete"),

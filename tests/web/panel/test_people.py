@@ -25,7 +25,7 @@ from backendai.domain.accounts.services import (
     digest_of,
     set_user_active,
 )
-from backendai.domain.accounts.services.sign_up import sign_up
+from backendai.domain.accounts.services.create_user import sign_up
 from backendai.domain.activity.models import AuditEntry
 from tests.accounts.world import World, make_world
 from tests.cast import PASSWORD, Cast

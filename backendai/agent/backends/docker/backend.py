@@ -61,9 +61,9 @@ from backendai.agent.settings.kernel_runtime import USUAL_RUNTIME, Runtime
 from backendai.base.core.slots import MILLI, Slots
 from backendai.base.wire.capabilities import Capability
 from backendai.base.wire.commits import CommitSpec
-from backendai.base.wire.home import HomeLook
 from backendai.base.wire.messages import ImageSighting, KernelSighting, KernelSpec, Note
 from backendai.base.wire.pulls import RegistryAccess
+from backendai.base.wire.usage import HomeLook
 
 
 class DockerBackend(MountingContainers, Imaging, Committing, Streaming, Measuring):

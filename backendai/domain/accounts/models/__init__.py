@@ -10,9 +10,8 @@ from backendai.domain.accounts.models.credentials import (
 )
 from backendai.domain.accounts.models.environments import BootstrapScript, Dotfile, SshKey
 from backendai.domain.accounts.models.invitations import Invitation
-from backendai.domain.accounts.models.people import Domain, Membership, Project, User, UserManager
+from backendai.domain.accounts.models.people import Domain, Membership, Preference, Project, User, UserManager
 from backendai.domain.accounts.models.policies import PolicyDefault, ResourcePolicy
-from backendai.domain.accounts.models.preferences import Preference
 
 __all__ = [
     "AccessToken",

@@ -2,7 +2,7 @@
 
 from backendai.domain.accounts.services.activation import set_password, set_user_active
 from backendai.domain.accounts.services.change_user import change_user
-from backendai.domain.accounts.services.create_user import NewUser, create_user
+from backendai.domain.accounts.services.create_user import NewUser, create_person, create_user, get_or_create_project
 from backendai.domain.accounts.services.domains import change_domain, create_domain, delete_domain
 from backendai.domain.accounts.services.importing import Link, Plan, import_people, plan_import
 from backendai.domain.accounts.services.invitations import (
@@ -14,7 +14,6 @@ from backendai.domain.accounts.services.invitations import (
     revoke_invitation,
 )
 from backendai.domain.accounts.services.members import add_member, remove_member, set_member_role
-from backendai.domain.accounts.services.people import create_person, get_or_create_project
 from backendai.domain.accounts.services.projects import change_project, create_project, delete_project
 from backendai.domain.accounts.services.purging import check_purge, purge
 from backendai.domain.accounts.services.tokens import (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from django.contrib.auth.hashers import make_password
 from django.db import IntegrityError, transaction
 
 from backendai.base.core.errors import Conflict, UserError
@@ -78,3 +79,41 @@ def check_projects_of(domain: Domain | None, projects: Collection[Project]) -> N
         if domain is None or project.domain_id != domain.pk:
             text = Message("Project {project} belongs to another domain than the person.", project=repr(project.name))
             raise UserError(text, field="projects", code="other-domain")
+
+
+def sign_up(email: str, password: str, *, full_name: str = "") -> User | None:
+    """Create an inactive account without domain or project; an administrator must activate it.
+
+    Returns None if the address is taken; that takes as long, and changes nothing.
+    """
+    email = email.strip().lower()
+    digest = make_password(password)
+    try:
+        with transaction.atomic():
+            user: User = User.objects.create(email=email, password=digest, full_name=full_name.strip(), is_active=False)
+            KeyPair.objects.create(user=user)
+            audit(None, "user.sign-up", "user", [user.pk], email=email)
+    except IntegrityError:
+        return None
+    return user
+
+
+def create_person(
+    email: str, *, password: str | None, project: Project, role: str = User.Role.USER, full_name: str = ""
+) -> User:
+    """Create a user with a key pair, as a member of the project."""
+    with transaction.atomic():
+        user = User.objects.create_user(
+            email, password, role=role, full_name=full_name, domain=project.domain, is_superuser=role == "superadmin"
+        )
+        KeyPair.objects.create(user=user)
+        Membership.objects.create(user=user, project=project)
+        audit(None, "user.create", "user", [user.pk], email=user.email, role=str(role))
+    return user
+
+
+def get_or_create_project(domain_name: str, project_name: str) -> Project:
+    """Return the project; creates it and its domain if they are missing."""
+    domain, _ = Domain.objects.get_or_create(name=domain_name)
+    project, _ = Project.objects.get_or_create(domain=domain, name=project_name)
+    return project

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.conf import settings
 from django.db import transaction
 
 from backendai.base.core.errors import UserError
-from backendai.domain.accounts.models import User
+from backendai.base.db.prepared import Prepared
+from backendai.domain.accounts.models import Preference, User
 from backendai.domain.activity.services import audit
 
 
@@ -30,3 +33,21 @@ def choose_language(user: User, language: str) -> None:
         User.objects.filter(pk=user.pk).update(language=language)
         audit(user.pk, "user.choose-language", "user", [user.pk], language=language)
     user.language = language
+
+
+_VALUE = Prepared(
+    lambda user_id, name: Preference.objects.filter(user=user_id, name=name).values_list("value", flat=True)[:1]
+)
+
+
+def preference(user: User, name: str) -> Any:
+    """Return the value that the user has chosen, or None for the default; one query."""
+    return _VALUE.first(user.pk, name)
+
+
+def choose(user: User, name: str, value: Any) -> None:
+    """Save the user's value; None restores the default."""
+    if value is None:
+        Preference.objects.filter(user=user, name=name).delete()
+    else:
+        Preference.objects.update_or_create(user=user, name=name, defaults={"value": value})

@@ -14,10 +14,10 @@ from backendai.base.core.messages import Message
 from backendai.base.core.service_ports import LABEL as SERVICES_LABEL
 from backendai.base.core.service_ports import NATIVE_SERVICES
 from backendai.base.core.slots import Slots, is_accelerator, kind_of, parse_size
-from backendai.domain.accounts.models import Domain
+from backendai.domain.accounts.models import Domain, Project
 from backendai.domain.catalog.image_rules import exact_bounds, wrong_image
 from backendai.domain.catalog.models.registries import Registry
-from backendai.domain.catalog.querysets import ImageQuerySet
+from backendai.domain.catalog.querysets import ImageQuerySet, ImageShareQuerySet
 from backendai.domain.cluster.models import Agent
 
 ACCELERATORS_LABEL = "ai.backend.accelerators"
@@ -198,3 +198,20 @@ class ImageOnAgent(models.Model):
 
     def __str__(self) -> str:
         return f"{self.reference} on {self.agent_id}"
+
+
+class ImageShare(models.Model):
+    """The right of a project's members to start sessions from the image of one of them."""
+
+    image = models.ForeignKey(Image, on_delete=models.CASCADE, related_name="shares")
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="shared_images")
+    created_at = models.DateTimeField(default=timezone.now)
+
+    objects = ImageShareQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["image", "project"]
+        constraints = [models.UniqueConstraint(fields=["image", "project"], name="image_shared_once")]
+
+    def __str__(self) -> str:
+        return f"{self.image_id}/{self.project_id}"

@@ -11,6 +11,7 @@ from backendai.domain.activity.models import BackgroundJob
 from backendai.domain.catalog.models import Image, Registry
 from backendai.domain.cluster.models import Agent
 from backendai.domain.cluster.node_jobs import NodeJobRow
+from backendai.domain.storage.models import Folder
 
 
 class ImageCommit(NodeJobRow):
@@ -55,3 +56,60 @@ class ImageCommit(NodeJobRow):
 
     def __str__(self) -> str:
         return f"{self.reference}: {self.status}"
+
+
+class HomeKeep(models.Model):
+    """The copy of a kernel's home folder into a folder. The copy is in progress while the folder has an open
+    ``FolderFill``."""
+
+    folder = models.OneToOneField(Folder, on_delete=models.CASCADE, related_name="kept_home")
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    session = models.ForeignKey("compute.ComputeSession", on_delete=models.CASCADE, related_name="kept_homes")
+    kernel = models.ForeignKey("compute.Kernel", on_delete=models.CASCADE, related_name="+")
+    generation = models.IntegerField()
+    ends_session = models.BooleanField(default=False, help_text="Terminate the session after its home is copied.")
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ["-created_at", "-pk"]
+
+    def __str__(self) -> str:
+        return f"{self.session_id} -> {self.folder_id}"
+
+
+class KernelLog(models.Model):
+    """The last output of a kernel (gzip), kept after the kernel's container was removed."""
+
+    kernel = models.OneToOneField("compute.Kernel", on_delete=models.CASCADE, related_name="log", primary_key=True)
+    content = models.BinaryField()
+    generation = models.PositiveIntegerField(
+        default=0, db_default=0, help_text="The start of the kernel that wrote it; 0: unknown."
+    )
+    size = models.PositiveIntegerField(default=0)
+    is_truncated = models.BooleanField(default=False)
+    saved_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        # Age and size of all logs can be read from this index, without the logs themselves.
+        indexes = [models.Index(fields=["saved_at", "kernel", "size"], name="log_by_age")]
+
+    def __str__(self) -> str:
+        return f"log of {self.kernel_id}"
+
+
+class EarlierLog(models.Model):
+    """The last output of an earlier start of a kernel (gzip), which failed or was followed by a restart."""
+
+    kernel = models.ForeignKey("compute.Kernel", on_delete=models.CASCADE, related_name="earlier_logs", db_index=False)
+    generation = models.PositiveIntegerField()
+    content = models.BinaryField()
+    size = models.PositiveIntegerField(default=0)
+    is_truncated = models.BooleanField(default=False)
+    saved_at = models.DateTimeField(default=timezone.now, db_index=True)
+
+    class Meta:
+        ordering = ["generation"]
+        constraints = [models.UniqueConstraint(fields=["kernel", "generation"], name="earlier_log_once")]
+
+    def __str__(self) -> str:
+        return f"log {self.generation} of {self.kernel_id}"

@@ -11,6 +11,7 @@ from typing import Any
 
 from django.conf import settings
 from django.db import models
+from django.db.models import Lookup
 from django.utils import timezone
 
 from backendai.base.core.messages import Message, shortened
@@ -20,7 +21,6 @@ from backendai.domain.accounts.models import Project
 from backendai.domain.activity.message_field import MessageField
 from backendai.domain.catalog.models import Image
 from backendai.domain.cluster.models import Agent, ResourceGroup
-from backendai.domain.compute.models.one_of import OneOf
 from backendai.domain.compute.querysets import AllocationQuerySet, KernelQuerySet, SessionQuerySet
 from backendai.domain.compute.reasons import reason_of
 from backendai.domain.compute.status import (
@@ -35,6 +35,22 @@ from backendai.domain.compute.status import (
     Status,
     When,
 )
+
+
+class OneOf(Lookup):
+    """A lookup for statuses from code, written as literals."""
+
+    lookup_name = "one_of"
+    prepare_rhs = False
+
+    def as_sql(self, compiler: Any, connection: Any) -> tuple[str, Any]:
+        """Return the SQL condition and its parameters. The statuses have the same order as in the conditions of
+        indexes."""
+        column, parameters = self.process_lhs(compiler, connection)
+        statuses = [f"'{Status(one).value}'" for one in sorted(self.rhs)]
+        condition = f"= {statuses[0]}" if len(statuses) == 1 else f"IN ({', '.join(statuses)})"
+        return f"{column} {condition}", parameters
+
 
 _IS_LIVE, _IS_OVER = models.Q(status__in=sorted(LIVE)), models.Q(status__in=sorted(TERMINAL))
 
@@ -388,3 +404,17 @@ def history_entry(**fields: Any) -> SchedulingRecord:
     """Return an unsaved history row with its text cut to fit."""
     fields["message"] = shortened(fields.get("message", ""))
     return SchedulingRecord(**fields)
+
+
+class SessionSshKey(models.Model):
+    """An SSH key pair that gives access to one session. The private key is derived from site, session and version at
+    each download. Only the fingerprint is stored."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    session = models.OneToOneField("compute.ComputeSession", on_delete=models.CASCADE, related_name="ssh_key")
+    version = models.PositiveIntegerField(default=1)
+    fingerprint = models.CharField(max_length=64, unique=True)
+    created_at = models.DateTimeField(default=timezone.now)
+
+    def __str__(self) -> str:
+        return f"{self.fingerprint} of {self.session_id}"

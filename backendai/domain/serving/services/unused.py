@@ -11,7 +11,7 @@ from django.db.models.functions import Coalesce, Greatest
 
 from backendai.base.core.messages import Message
 from backendai.base.core.slots import Slots, amount_in_words, is_accelerator
-from backendai.domain.serving.models import DesiredState, Endpoint, EndpointNotice, Replica, State
+from backendai.domain.serving.models import DesiredState, Endpoint, EndpointNotice, Replica, ScalingRecord, State
 from backendai.domain.serving.services.notices import Kind, tell_owner
 
 UNUSED_FOR, AGAIN = timedelta(days=3), timedelta(days=7)
@@ -45,3 +45,22 @@ def _without_requests(now: datetime) -> QuerySet[Endpoint]:
         ~Exists(told), Exists(ready), wish=DesiredState.RUN, minimum__gte=1, last__lte=now - UNUSED_FOR
     )
     return found
+
+
+KEPT_FOR = timedelta(days=90)
+_MOST_AT_ONCE = 5_000
+
+
+def delete_old_records(now: datetime) -> int:
+    """Delete decisions of more than 90 days ago; returns how many."""
+    oldest = ScalingRecord.objects.order_by("pk").values_list("pk", "updated_at")[:_MOST_AT_ONCE]
+    old = [pk for pk, updated_at in oldest if updated_at < now - KEPT_FOR]
+    return ScalingRecord.objects.filter(pk__in=old).delete()[0] if old else 0
+
+
+def delete_ended_replicas(now: datetime) -> int:
+    """Delete replicas that ended more than 90 days ago; returns how many. Their sessions stay."""
+    old = Replica.objects.filter(state=State.ENDED, ended_at__lt=now - KEPT_FOR).order_by().values_list("pk", flat=True)
+    ended = list(old[:_MOST_AT_ONCE])
+    Replica.objects.filter(pk__in=ended).delete()
+    return len(ended)

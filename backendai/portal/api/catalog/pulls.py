@@ -18,7 +18,7 @@ from backendai.domain.accounts.scopes import Scope
 from backendai.domain.catalog.models import Image, ImagePull
 from backendai.domain.catalog.pulls import MOST_AGENTS, pulls_of, start_pull
 from backendai.domain.cluster.models import Agent, ResourceGroup
-from backendai.portal.api.cluster.job_bodies import JobBody
+from backendai.portal.api.cluster.jobs import JobBody
 from backendai.portal.api.frame.answers import Answer
 from backendai.portal.api.frame.authentication import user_of
 from backendai.portal.api.frame.parsing import StrictSerializer

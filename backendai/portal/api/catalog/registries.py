@@ -18,7 +18,7 @@ from backendai.domain.accounts.models import Domain
 from backendai.domain.accounts.scopes import Scope
 from backendai.domain.catalog.models import Registry
 from backendai.domain.catalog.registries import delete_registry, start_scan, write_registry
-from backendai.portal.api.cluster.job_bodies import JobBody
+from backendai.portal.api.cluster.jobs import JobBody
 from backendai.portal.api.frame.answers import Answer
 from backendai.portal.api.frame.authentication import user_of
 from backendai.portal.api.frame.paging import ByName

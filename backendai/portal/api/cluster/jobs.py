@@ -8,7 +8,7 @@ from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema
-from rest_framework import status
+from rest_framework import serializers, status
 from rest_framework.generics import GenericAPIView, ListAPIView, RetrieveAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -19,10 +19,25 @@ from backendai.domain.activity.models import BackgroundJob
 from backendai.domain.catalog.builds import retry_build
 from backendai.domain.catalog.services import BUILD_JOB
 from backendai.domain.catalog.tags import try_removal_again
-from backendai.portal.api.cluster.job_bodies import JobBody
+from backendai.portal.api.frame.answers import Answer
 from backendai.portal.api.frame.authentication import superadmin_of, user_of
 from backendai.portal.api.frame.filters import FiltersAskedFor, JobFilter
 from backendai.portal.api.frame.paging import NewestFirst
+
+
+class JobBody(Answer[BackgroundJob]):
+    """A background job."""
+
+    progress = serializers.FloatField(source="share", allow_null=True, help_text="From 0 to 1; null: not known.")
+    result = serializers.DictField(help_text="The result; its keys depend on the kind.")
+
+    class Meta:
+        model = BackgroundJob
+        fields = [
+            "id", "kind", "subject", "status", "progress", "done", "total", "unit", "message", "fix", "result",
+            "created_at", "updated_at", "finished_at", "deadline_at", "cancel_requested_at",
+        ]  # fmt: skip
+        read_only_fields = fields
 
 
 class JobList(ListAPIView[BackgroundJob]):

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from backendai.portal.api.frame import json_schemas
+from backendai.portal.api.frame import schema
 from backendai.portal.api.pipelines import actions as pipeline_actions
 from backendai.portal.api.pipelines import views as pipelines
 
@@ -10,8 +10,8 @@ _ONE = "runs/<uuid:run_id>/"
 urlpatterns = [
     path("runs/", pipelines.BatchRunList.as_view(), name="batch-runs"),
     path("run-preview/", pipelines.BatchRunPreview.as_view(), name="run-preview"),
-    path("run-schema/", json_schemas.RunSchema.as_view(), name="run-schema"),
-    path("template-schema/", json_schemas.TemplateSchema.as_view(), name="template-schema"),
+    path("run-schema/", schema.RunSchema.as_view(), name="run-schema"),
+    path("template-schema/", schema.TemplateSchema.as_view(), name="template-schema"),
     path(_ONE, pipelines.BatchRunDetail.as_view(), name="batch-run"),
     path(f"{_ONE}tasks/", pipelines.BatchRunTasks.as_view(), name="batch-run-tasks"),
     path(f"{_ONE}failures/", pipelines.BatchRunFailures.as_view(), name="batch-run-failures"),

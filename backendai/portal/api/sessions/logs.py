@@ -21,9 +21,30 @@ from backendai.domain.compute.services.apps.of_session import app_logs_of
 from backendai.domain.compute.services.records.log_ends import EMPTY, why_no_logs
 from backendai.domain.compute.services.records.logs import saved_log
 from backendai.domain.compute.status import PLACED, TERMINAL, Status
+from backendai.gates.gateways.asking import NodeUnreachable, ask
+from backendai.gates.gateways.tickets import address_of
 from backendai.portal.api.frame.authentication import user_of
-from backendai.portal.api.frame.gateway import read_log
 from backendai.portal.api.frame.parsing import BoundedSerializer
+
+LARGEST_LOG = 32 * 2**20
+
+
+def read_log(kernel: Kernel, *, tail: int | None, app: str = "") -> tuple[bytes, bool] | None:
+    """Return the output of a kernel, or of an app in it; None if its agent does not have it.
+
+    Also returns whether the output was cut at ``LARGEST_LOG`` bytes. Raises NodeUnreachable.
+    """
+    if kernel.agent is None:
+        return None
+    query: dict[str, str | int] = ({"tail": tail} if tail else {}) | ({"app": app} if app else {})
+    address = address_of(kernel, "log")
+    reply = ask(address, largest=LARGEST_LOG, connect=3.0, read=15.0, query=query)
+    if reply.status == 404:
+        return None
+    if reply.status != 200:
+        raise NodeUnreachable(f"{address.url} answered {reply.status}: {reply.content[:200]!r}")
+    return reply.content, reply.is_cut
+
 
 _MOST_LINES = 1_000_000
 

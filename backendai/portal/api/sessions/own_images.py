@@ -21,7 +21,7 @@ from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.images.commits import start_commit
 from backendai.domain.compute.services.images.own_images import delete_own_image, rename_own_image
 from backendai.portal.api.catalog.image_bodies import OwnImageBody
-from backendai.portal.api.cluster.job_bodies import JobBody
+from backendai.portal.api.cluster.jobs import JobBody
 from backendai.portal.api.frame.authentication import user_of
 from backendai.portal.api.frame.paging import ByName
 from backendai.portal.api.frame.parsing import StrictSerializer

@@ -7,15 +7,15 @@ from collections.abc import Callable
 from datetime import datetime
 
 from backendai.domain.activity.access_notices import delete_old_access_notices
-from backendai.domain.activity.retention import delete_old_audit
+from backendai.domain.activity.services import delete_old_audit
 from backendai.domain.compute.services.records.retention import (
     delete_logs_beyond_share,
     delete_old_history,
     delete_old_logs,
 )
 from backendai.domain.pipelines.services.retention import delete_old_runs
-from backendai.domain.serving.services.forgetting import delete_ended_replicas, delete_old_records
 from backendai.domain.serving.services.readings import delete_old_readings
+from backendai.domain.serving.services.unused import delete_ended_replicas, delete_old_records
 from backendai.portal.loops.outages import log_failure
 
 logger = logging.getLogger(__name__)

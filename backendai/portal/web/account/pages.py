@@ -11,7 +11,7 @@ from django.contrib.auth.decorators import login_required
 from django.contrib.auth.forms import PasswordChangeForm
 from django.core.exceptions import ValidationError
 from django.db import transaction
-from django.http import HttpResponse
+from django.http import HttpResponse, HttpResponseBase
 from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils.translation import gettext as _
@@ -25,6 +25,7 @@ from backendai.domain.accounts.sign_in.adapters import PortalAdapter, has_proved
 from backendai.domain.accounts.sign_in.sign_ins import login_moved
 from backendai.domain.activity.services import audit
 from backendai.portal.web.account.menu import account_page
+from backendai.portal.web.dashboard.statistics import ask_statistics, shown_statistics, statistics_file
 from backendai.portal.web.frame.requests import PageRequest
 
 
@@ -101,3 +102,17 @@ def _page(request: PageRequest, form: PasswordForm, *, status: int = 200) -> Htt
         "projects": request.user.projects.select_related("domain"),
     }
     return account_page(request, "web:account", context, status=status)
+
+
+@require_safe
+@never_cache
+@login_required
+def usage(request: PageRequest) -> HttpResponseBase:
+    """Show the chart and the table, or send the table as a file."""
+    form, found = ask_statistics(request.user, request.GET, by="project", is_personal=True)
+    if found and request.GET.get("export") == "csv":
+        return statistics_file(found)
+    managed = request.user.memberships.filter(role="admin").order_by("project__name")
+    shown = shown_statistics(form, found, request.GET)
+    shown["projects"] = list(managed.values_list("project__name", flat=True))
+    return account_page(request, "web:own_usage", shown, status=200 if found else 422)

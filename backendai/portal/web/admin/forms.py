@@ -16,6 +16,7 @@ from django.forms import BoundField
 from django.forms.models import model_to_dict
 from django.forms.utils import pretty_name
 from django.utils.functional import Promise
+from django.utils.html import format_html
 
 from backendai.base.texts.messages import in_words
 from backendai.base.texts.translation import gettext as _
@@ -139,3 +140,8 @@ def _words(field: forms.Field, value: Any) -> str:
         return str(dict(field.choices).get(value, value))  # type: ignore[arg-type]
     shown = field.prepare_value(value)
     return str(shown) if shown not in (None, "") else _("empty")
+
+
+def name_text(text: str) -> str:
+    """Return a name with its own writing direction, which does not affect the text around it."""
+    return format_html("<bdi>{}</bdi>", text)

@@ -8,8 +8,8 @@ from typing import Any
 
 from django.contrib.auth.decorators import login_required
 from django.db.models import Count, Q
-from django.http import HttpResponse
-from django.shortcuts import render
+from django.http import Http404, HttpResponse
+from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
@@ -19,6 +19,7 @@ from backendai.base.core.session_kinds import KINDS
 from backendai.base.texts.messages import in_words
 from backendai.domain.accounts.models import Project, User
 from backendai.domain.cluster.models import Agent
+from backendai.domain.cluster.site import announcements
 from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.requests.check import project_of
 from backendai.domain.compute.status import Status
@@ -106,3 +107,22 @@ def _chart(user: User) -> dict[str, Any]:
         "title": f"{name_of_slot(slot)} {in_words(unit_of(slot))}",
         "days": _CHART_DAYS,
     }
+
+
+@require_safe
+@login_required
+def agents(request: PageRequest) -> HttpResponse:
+    """Redirect to the list of agents; 404 for others than superadmins."""
+    if not request.user.is_superadmin:
+        raise Http404
+    return redirect("manage:agents")
+
+
+@require_safe
+@never_cache
+@login_required
+def current_announcements(request: PageRequest) -> HttpResponse:
+    """Return the announcement bars for the top of every page; without htmx a page."""
+    part = request.htmx and not request.htmx.boosted
+    template = "web/_announcements.html" if part else "web/announcements.html"
+    return render(request, template, {"section": "", "announcements": announcements(timezone.now())})

@@ -14,6 +14,7 @@ from django.views.decorators.http import require_POST
 from backendai.domain.compute.status import Status
 from backendai.domain.planning.amounts.free import waiting_in
 from backendai.domain.planning.turns import Busy
+from backendai.portal.web.dashboard.images import build_by_image, builds_for
 from backendai.portal.web.frame.requests import PageRequest
 from backendai.portal.web.launch.fields.allocation import allocation_of
 from backendai.portal.web.launch.form import LaunchForm
@@ -71,3 +72,14 @@ def _form(request: PageRequest) -> LaunchForm:
     slots = {name.removeprefix("slot.") for name in request.POST if name.startswith("slot.")}
     owner = asked_owner(request).owner
     return LaunchForm(request.POST, user=owner, actor=request.user, slots=slots)
+
+
+@require_POST
+@never_cache
+@login_required
+def launch_environments(request: PageRequest) -> HttpResponse:
+    """Return the environments for the project and group in the form."""
+    owner = asked_owner(request).owner
+    form = LaunchForm(request.POST, user=owner, actor=request.user)
+    context = {"form": form, "builds": build_by_image(builds_for(owner)), "is_renewed": True}
+    return render(request, "web/launch/_environment_choice.html", context)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TypeVar
 
+from django import forms
+from django.core.exceptions import ValidationError
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
+
+from backendai.base.core.errors import UserError
 
 TYPE, RESOURCES, DATA, NETWORK, REVIEW = range(1, 6)
 _TITLES = {
@@ -63,3 +68,21 @@ def steps_of(wrong: Iterable[str]) -> list[LaunchStep]:
 def step_named(text: str, *, usual: int = TYPE) -> int:
     """Return the step that an address names, or ``usual`` for an invalid one."""
     return int(text) if text in map(str, _TITLES) else usual
+
+
+_Value = TypeVar("_Value")
+
+
+def checked(check: Callable[[_Value], _Value], value: _Value) -> _Value:
+    """Return the result of the rule for this value; raises its UserError as ValidationError."""
+    try:
+        return check(value)
+    except UserError as error:
+        raise ValidationError(error.message, code=error.code) from error
+
+
+def ignore_errors(form: forms.Form, *names: str) -> None:
+    """Drop the errors and values of wrong fields that do not apply to the chosen options."""
+    for name in names:
+        if form.errors.pop(name, None):
+            form.cleaned_data[name] = None

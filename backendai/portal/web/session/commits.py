@@ -19,7 +19,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 from pydantic import ValidationError
 
 from backendai.base.core.errors import Overloaded, UserError
-from backendai.base.wire.home import HomeLook
+from backendai.base.wire.usage import HomeLook
 from backendai.domain.catalog.models import Image
 from backendai.domain.compute.models import ComputeSession, Kernel
 from backendai.domain.compute.services.images.commits import (

@@ -11,7 +11,7 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
 from backendai.domain.accounts.models import User
-from backendai.domain.accounts.services.preferences import choose, preference
+from backendai.domain.accounts.services.language import choose, preference
 from backendai.domain.cluster.site import site_settings
 from backendai.domain.compute.models import ComputeSession, Kernel
 from backendai.portal.web.session_list.address import Address

@@ -19,7 +19,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods
 
 from backendai.base.texts.translation import gettext as _
-from backendai.domain.accounts.services.sign_up import sign_up as ask_for_account
+from backendai.domain.accounts.services.create_user import sign_up as ask_for_account
 from backendai.domain.accounts.sign_in.logins import begin_login
 from backendai.domain.accounts.sign_in.sign_ins import expire_soon
 from backendai.portal.web.sign_in.forms import SignUpForm

@@ -26,8 +26,8 @@ from backendai.agent.backends.shared.home import fill_home
 from backendai.agent.backends.shared.kit import Kit
 from backendai.agent.backends.shared.trees import bytes_under, remove_tree
 from backendai.base.core.slots import format_size
-from backendai.base.wire.home import HomeLook
 from backendai.base.wire.messages import KernelSpec
+from backendai.base.wire.usage import HomeLook
 
 MOST_ENTRIES = 100_000
 MOST_SECONDS = 1.5

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import ceil
 
 from backendai.base.core.service_ports import LABEL as SERVICES_LABEL
@@ -11,8 +11,30 @@ from backendai.base.core.slots import MILLI
 from backendai.base.wire.cluster_access import Peer
 from backendai.domain.cluster.site import SiteSettings
 from backendai.domain.compute.models import Kernel
-from backendai.domain.compute.services.agents.outside_environ import outside_environ
 from backendai.domain.compute.services.placing.cluster_access import launcher_environ
+
+_ALWAYS_DIRECT = ("localhost", "127.0.0.1", "::1")
+
+
+def outside_environ(site: SiteSettings, hostnames: Sequence[str], chosen: Mapping[str, str]) -> dict[str, str]:
+    """Return the site's variables, except variables that ``chosen`` sets in upper or lower case. Some programs read
+    ``http_proxy`` and others ``HTTP_PROXY``, so both are set."""
+    found = {
+        "PIP_INDEX_URL": site.package_index,
+        "UV_DEFAULT_INDEX": site.package_index,
+        "PIP_EXTRA_INDEX_URL": " ".join(site.package_extra_indexes),
+        "UV_INDEX": " ".join(site.package_extra_indexes),
+        "PIP_TRUSTED_HOST": " ".join(site.package_trusted_hosts),
+        "UV_INSECURE_HOST": " ".join(site.package_trusted_hosts),
+        "HTTP_PROXY": site.session_http_proxy,
+        "HTTPS_PROXY": site.session_https_proxy,
+    }
+    if site.session_http_proxy or site.session_https_proxy:
+        found["NO_PROXY"] = ",".join(dict.fromkeys([*_ALWAYS_DIRECT, *hostnames, *site.session_no_proxy]))
+    found |= {name.lower(): found[name] for name in ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY") if name in found}
+    own = {name.upper() for name in chosen}
+    return {name: value for name, value in found.items() if value and name.upper() not in own}
+
 
 _CORE_COUNTS = "ai.backend.envs.corecount"
 # Without these, numerical libraries start one thread for each core of the whole machine.

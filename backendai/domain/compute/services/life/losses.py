@@ -15,7 +15,7 @@ from backendai.base.db.bulk import among
 from backendai.domain.compute.models import Kernel
 from backendai.domain.compute.services.life.ending import hint_stops
 from backendai.domain.compute.services.life.follow import follow
-from backendai.domain.compute.services.status.holding import lock_sessions_of
+from backendai.domain.compute.services.status.ledger import lock_sessions_of
 from backendai.domain.compute.services.status.moves import move_kernels, touch
 from backendai.domain.compute.status import PLACED, STARTING, Status
 

@@ -23,7 +23,7 @@ from backendai.domain.cluster.models import Agent
 from backendai.domain.compute.models import Kernel
 from backendai.domain.compute.reasons import FINISHED
 from backendai.domain.compute.services.life.follow import follow
-from backendai.domain.compute.services.status.holding import lock_sessions_of
+from backendai.domain.compute.services.status.ledger import lock_sessions_of
 from backendai.domain.compute.services.status.moves import move_kernels, touch
 from backendai.domain.compute.services.status.steps import step_failed, steps_taken
 from backendai.domain.compute.status import KERNEL_MOVES, STARTING, TERMINAL, Status, sources_of

@@ -21,7 +21,7 @@ from backendai.domain.compute.services.life.restarting import Consequence, after
 from backendai.domain.compute.services.placing.cluster_networks import next_number
 from backendai.domain.compute.services.requests.order import WAIT
 from backendai.domain.compute.services.status.history import Entry, write_history
-from backendai.domain.compute.services.status.holding import lock_sessions_of
+from backendai.domain.compute.services.status.ledger import lock_sessions_of
 from backendai.domain.compute.services.status.moves import StatusCause, move, move_kernels, touch
 from backendai.domain.compute.services.status.steps import steps_of
 from backendai.domain.compute.status import STARTING, TERMINAL, Outcome, Phase, Status

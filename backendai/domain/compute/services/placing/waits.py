@@ -20,7 +20,7 @@ from backendai.base.core.messages import for_column
 from backendai.base.db.bulk import among, update_rows
 from backendai.domain.compute.models import ComputeSession, SchedulingRecord
 from backendai.domain.compute.services.status.history import NO_STEPS, Entry, Steps, steps_text, write_history
-from backendai.domain.compute.services.status.holding import lock_pending
+from backendai.domain.compute.services.status.ledger import lock_pending
 from backendai.domain.compute.services.status.moves import publish_changes
 from backendai.domain.compute.status import Outcome, Phase, Status
 

@@ -10,12 +10,13 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from django.db import connection
 from django.db.models import Count, QuerySet, Sum
 
 from backendai.base.core.slots import Slots, parse_amount
 from backendai.base.db.bulk import among, id_of, insert_rows, list_of, listed, raw_id
 from backendai.base.db.prepared import Prepared
-from backendai.domain.compute.models import Allocation, Kernel
+from backendai.domain.compute.models import Allocation, ComputeSession, Kernel
 from backendai.domain.compute.status import PLACED
 
 Devices = dict[str, dict[str, int]]  # slot → device id → thousandths
@@ -127,3 +128,19 @@ def _kernels(agents: str) -> QuerySet[Any, Any]:
 
 _OCCUPIED, _KERNELS = Prepared(_occupied), Prepared(_kernels)
 _DEVICES = Prepared(lambda agents: _placed_on(agents).exclude(devices={}).values_list("agent_id", "devices"))
+
+
+def lock_sessions_of(kernel_ids: Collection[UUID]) -> None:
+    """Lock the sessions of these kernels until the transaction ends. SQLite needs no lock, as it has only one
+    writer."""
+    if connection.features.has_select_for_update:
+        sessions = Kernel.objects.filter(pk__in=among(kernel_ids)).order_by().values("session")
+        held = ComputeSession.objects.filter(pk__in=sessions).order_by("pk").select_for_update(no_key=True)
+        list(held.values_list("pk"))
+
+
+def lock_pending(session_ids: Collection[UUID]) -> set[UUID]:
+    """Lock the rows of the pending ones among these sessions, and return their ids. The locks are held until the
+    transaction ends."""
+    rows = ComputeSession.objects.pending().filter(pk__in=among(session_ids)).order_by("pk")
+    return set(rows.select_for_update(no_key=True).values_list("pk", flat=True)) if session_ids else set()

@@ -32,9 +32,20 @@ from backendai.domain.compute.services.launching.priorities import front_priorit
 from backendai.domain.planning.queue_heads import heads_of
 from backendai.portal.web.admin.access import panel_page
 from backendai.portal.web.admin.listing import PAGE_SIZE, ListPage, PanelFilter, PanelTable
-from backendai.portal.web.frame.addresses import addresses_of
 from backendai.portal.web.frame.requests import PageRequest
 from backendai.portal.web.templatetags.portal import ago, amounts, icon, with_times
+
+_ANY = UUID(int=0)
+
+
+def addresses_of(page: str) -> Callable[[UUID], str]:
+    """Return a function that builds the address of an object's page from its id.
+
+    Lists use it, as it resolves the route once instead of for every row.
+    """
+    before, after = reverse(page, args=[_ANY]).split(str(_ANY))
+    return lambda key: f"{before}{key}{after}"
+
 
 _NEXT_FIRST = ("resource_group__name", F("queue_position").asc(nulls_last=True), "-priority", "created_at")
 

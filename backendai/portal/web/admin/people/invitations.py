@@ -23,9 +23,8 @@ from backendai.domain.accounts.models import Invitation, Project, User
 from backendai.domain.accounts.roles import chooses_members, rules_people
 from backendai.domain.accounts.services import Invitee, invite, revoke_invitation
 from backendai.portal.web.admin.editing import DeletePage, FormPage, show_error
-from backendai.portal.web.admin.forms import EditForm
+from backendai.portal.web.admin.forms import EditForm, name_text
 from backendai.portal.web.admin.listing import ListPage, PanelFilter, PanelTable
-from backendai.portal.web.admin.texts import name_text
 from backendai.portal.web.templatetags.portal import ago, exact
 
 

@@ -19,10 +19,10 @@ from backendai.domain.accounts.roles import Action, may_user, rules_people
 from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.launching.purging import live_sessions_of
 from backendai.portal.web.admin.access import PanelPage
+from backendai.portal.web.admin.forms import name_text
 from backendai.portal.web.admin.holdings import gauges_of
 from backendai.portal.web.admin.listing import ListPage, PanelFilter, PanelTable
 from backendai.portal.web.admin.people.user_actions import purge_obstacles
-from backendai.portal.web.admin.texts import name_text
 from backendai.portal.web.templatetags.portal import ago
 
 _ACTIONS = {

@@ -23,9 +23,9 @@ from backendai.domain.accounts.roles import Action, chooses_members, may_project
 from backendai.domain.accounts.services import add_member, remove_member, set_member_role
 from backendai.portal.web.admin.access import PanelPage
 from backendai.portal.web.admin.editing import show_error
+from backendai.portal.web.admin.forms import name_text
 from backendai.portal.web.admin.holdings import gauges_of
 from backendai.portal.web.admin.listing import ListPage, PanelFilter, PanelTable
-from backendai.portal.web.admin.texts import name_text
 
 _MOST_MEMBERS = 500
 

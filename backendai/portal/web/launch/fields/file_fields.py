@@ -25,7 +25,7 @@ from backendai.domain.compute.services.requests.session_files import (
     check_total,
 )
 from backendai.domain.compute.spec import LaunchFile
-from backendai.portal.web.launch.checks import ignore_errors
+from backendai.portal.web.launch.steps import ignore_errors
 
 UPLOAD = "upload"
 PARTS = {"path": "path", "bytes": "length", "content": "content"}  # as they are sent, and of a row

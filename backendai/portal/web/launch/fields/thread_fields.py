@@ -8,7 +8,7 @@ from django import forms
 from django.utils.translation import gettext_lazy as _
 
 from backendai.domain.compute.services.agents.environ import THREAD_COUNTS
-from backendai.portal.web.launch.checks import ignore_errors
+from backendai.portal.web.launch.steps import ignore_errors
 
 AUTOMATIC, BY_HAND = "auto", "manual"
 MOST_THREADS = 1000

@@ -23,8 +23,8 @@ from backendai.domain.compute.status import When
 from backendai.domain.pipelines.elements import MOST_TASKS
 from backendai.domain.pipelines.retries import MOST_TIMES
 from backendai.portal.web.frame.kind_words import KindWords, kinds_to_launch
-from backendai.portal.web.launch.checks import checked, ignore_errors
 from backendai.portal.web.launch.fields.matrix_field import LONGEST, MatrixField, size_of
+from backendai.portal.web.launch.steps import checked, ignore_errors
 
 _WISHES = {
     "starts_at": _("Enter a start time or clear the box."),

@@ -11,7 +11,7 @@ from django.core.exceptions import ValidationError
 from backendai.base.core.names import check_variable_name
 from backendai.base.texts.translation import gettext as _
 from backendai.base.texts.translation import gettext_lazy
-from backendai.portal.web.launch.checks import checked
+from backendai.portal.web.launch.steps import checked
 
 SPARE_ROWS = 3
 _NOT_KEPT = gettext_lazy("Values that look secret are not kept in the address: enter %(name)s again.")
