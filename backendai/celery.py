@@ -17,7 +17,7 @@ from backendai.base.wire.broker.queues import broker_address
 # Celery warns root about pickle; only JSON is accepted here.
 warnings.filterwarnings("ignore", category=SecurityWarning)
 
-app = Celery("backendai", task_cls="backendai.portal.loops.outages:PatientTask")
+app = Celery("backendai", task_cls="backendai.portal.loops.outages:OutageTask")
 app.conf.update(
     broker_url=broker_address(settings.REDIS_URL),
     broker_connection_retry_on_startup=True,

@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from backendai.agent.backends.abilities import Imaging, Streaming
 from backendai.agent.backends.base import BackendError, Ended, KernelGone, StaleGeneration, Started, StartFailed
-from backendai.agent.kernel_index import Roster
+from backendai.agent.kernel_index import KernelIndex
 from backendai.agent.kernel_queues import Claim, Move
 from backendai.agent.loop.ends import Ends
 from backendai.agent.loop.epoch import EpochGuard
@@ -207,7 +207,7 @@ class Node:
     def restart(self) -> None:
         """Start the node's process anew: all memory is gone, the containers are not."""
         data = Path(self._folder.name)
-        self.roster, self.reconciler, self.first = Roster(), Reconciler(), True
+        self.roster, self.reconciler, self.first = KernelIndex(), Reconciler(), True
         self.epoch, self.manifests = EpochGuard(data), Manifests(data / "manifests")
         self.ends = Ends(self.engine, self.portal, self.roster)
         self.starts = Starts(

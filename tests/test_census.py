@@ -41,7 +41,7 @@ from backendai.domain.serving.spec import EndpointSpec, RevisionSpec
 from backendai.domain.storage.models import Folder, FolderGrant, StorageHost
 from backendai.domain.storage.services import create_folder, share_folder
 from backendai.domain.templates.models import Template
-from backendai.domain.templates.services.publishing import TemplateWish, create_template
+from backendai.domain.templates.services.publishing import TemplateDraft, create_template
 from backendai.portal.realtime.routing import websocket_urlpatterns
 from tests.api.callers import log_gateway
 from tests.cast import Cast, make_cast
@@ -740,7 +740,7 @@ def endpoints(cast: Cast) -> dict[str, str]:
 
 def templates(cast: Cast) -> dict[str, str]:
     """Give Alice a template; return the parts of addresses."""
-    made = create_template(cast.alice, TemplateWish(PRIVATE_NAME), "image: python", now=timezone.now())
+    made = create_template(cast.alice, TemplateDraft(PRIVATE_NAME), "image: python", now=timezone.now())
     return {"<uuid:template_id>": str(made.pk), "<int:number>": "1"}
 
 

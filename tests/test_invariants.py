@@ -31,7 +31,7 @@ from backendai.domain.compute.services.life.reports import kernel_reported
 from backendai.domain.compute.spec import MountRequest, RoleSpec
 from backendai.domain.compute.status import LIVE, TERMINAL, Status
 from backendai.domain.pipelines.models import Run
-from backendai.domain.pipelines.reading import Picture, read_picture
+from backendai.domain.pipelines.reading import RunsReading, read_picture
 from backendai.domain.pipelines.services.acting import act
 from backendai.domain.pipelines.services.changing import cancel_run, pause_run, resume_run, retry_failed
 from backendai.domain.pipelines.services.creating import RunSpec, create_run
@@ -73,7 +73,7 @@ class WholePlatform(RuleBasedStateMachine):
         make_image()  # a run can come before the first session, which would make it
         self.platform = Platform([Node(make_agent(name, cpu=4, mem="8g")) for name in ("n1", "n2")], timezone.now())
         self.old_picture: list[tuple[ResourceGroup, Snapshot]] = []
-        self.old_runs: Picture | None = None
+        self.old_runs: RunsReading | None = None
         self.folder = ready_folder(
             self.cast.alice, host=storage_host("local", *[one.agent for one in self.platform.nodes])
         )

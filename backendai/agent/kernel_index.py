@@ -12,7 +12,7 @@ from backendai.base.wire.messages import KernelSighting
 UNKNOWN = -1
 
 
-class Roster:
+class KernelIndex:
     """Maps kernel ids to generations. Thread-safe. Filled by starts and by listings of the backend.
 
     ``is_complete``: a missing kernel is not on this agent; False until the first listing.

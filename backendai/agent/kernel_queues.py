@@ -45,7 +45,7 @@ class Claim:
 _READY = 64  # kernels in a readiness check; such a thread polls twice a second and sleeps
 
 
-class Lanes:
+class KernelQueues:
     """Thread pools that share one table of claims."""
 
     def __init__(self, *, starts: int, pulls: int, ends: int) -> None:

@@ -16,7 +16,7 @@ def _mapping(text: str) -> Any:
         return text
 
 
-AUTHENTICATION_BACKENDS = ["backendai.domain.accounts.sign_in.authentication.PatientBackend"]
+AUTHENTICATION_BACKENDS = ["backendai.domain.accounts.sign_in.authentication.ThrottledBackend"]
 LOGIN_URL = "web:login"
 LOGIN_REDIRECT_URL = "web:sessions"
 LOGOUT_REDIRECT_URL = "web:login"

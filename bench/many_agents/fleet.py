@@ -19,7 +19,7 @@ from uuid import UUID
 from backendai.agent.accelerators.inventory import Accelerators
 from backendai.agent.backends.abilities import capabilities_with
 from backendai.agent.backends.simulated.backend import SimulatedBackend
-from backendai.agent.kernel_index import Roster
+from backendai.agent.kernel_index import KernelIndex
 from backendai.agent.loop.usage import UsageSampler
 from backendai.agent.portal.client import PortalRefused, PortalUnreachable
 from backendai.base.core.slots import MILLI, Slots
@@ -51,7 +51,7 @@ class Fleet:
         self,
         client: FleetClient,
         backend: SimulatedBackend,
-        roster: Roster,
+        roster: KernelIndex,
         *,
         gateway_url: str = "",
         interval: float = INTERVAL,

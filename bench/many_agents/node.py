@@ -13,7 +13,7 @@ from uuid import UUID
 from backendai.agent.backends.base import BackendError, Ended
 from backendai.agent.backends.simulated.backend import SimulatedBackend
 from backendai.agent.backends.simulated.kernel import SimulatedKernel
-from backendai.agent.kernel_index import Roster
+from backendai.agent.kernel_index import KernelIndex
 from backendai.agent.loop.reconcile import Reconciler
 from backendai.agent.loop.usage import UsageSampler
 from backendai.base.wire.messages import KernelReport, KernelSighting, KernelSpec, KernelState, StopOrder, SyncUp
@@ -31,7 +31,7 @@ Wake = Callable[[float, "SimulatedNode", UUID], None]
 class SimulatedNode:
     """``wake`` is called with the time at which ``look`` should be called for a kernel."""
 
-    def __init__(self, name: str, token: str, *, backend: SimulatedBackend, roster: Roster, wake: Wake) -> None:
+    def __init__(self, name: str, token: str, *, backend: SimulatedBackend, roster: KernelIndex, wake: Wake) -> None:
         self.name, self.token = name, token
         self.sync_due = 0.0
         self.told_images = False

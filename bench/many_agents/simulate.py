@@ -15,7 +15,7 @@ from typing import Any
 from backendai.agent.backends.simulated.backend import SimulatedBackend, SimulatedDurations
 from backendai.agent.gateway.server import Gateway, GatewayView
 from backendai.agent.gateway.thread import GatewayThread, listen, public_url
-from backendai.agent.kernel_index import Roster
+from backendai.agent.kernel_index import KernelIndex
 from backendai.agent.settings.config import NodeSettings, read_settings
 from backendai.agent.settings.credentials import lock_data
 from backendai.base.core.errors import BackendAIError, UserError
@@ -76,7 +76,7 @@ class _Simulation:
             settings.data, names, portal_url=portal_url, join_token=settings.join_token, gateway_url=gateway_url
         )
         backend = _backend(settings, who, options)
-        client, roster = FleetClient(portal_url), Roster()
+        client, roster = FleetClient(portal_url), KernelIndex()
         self._public_key = who.public_key
         self._fleet = Fleet(
             client,

@@ -10,7 +10,7 @@ from django.utils import timezone
 from backendai.agent.backends.base import Backend
 from backendai.agent.jobs.handlers import JobHandler, job_handlers
 from backendai.agent.jobs.running import NodeJobs
-from backendai.agent.kernel_queues import Lanes
+from backendai.agent.kernel_queues import KernelQueues
 from backendai.base.core.errors import NotFound
 from backendai.base.wire.node_jobs import NodeJobReport, NodeJobSpec
 from backendai.domain.cluster.models import Agent
@@ -22,7 +22,7 @@ class NextDoor:
 
     def __init__(self, agent: Agent, backend: Backend, *, handlers: Sequence[type[JobHandler]] | None = None) -> None:
         self.agent, self.said = agent, list[NodeJobReport]()
-        self._lanes = Lanes(starts=1, pulls=1, ends=1)
+        self._lanes = KernelQueues(starts=1, pulls=1, ends=1)
         made = [one(backend, lambda: None) for one in (job_handlers() if handlers is None else handlers)]
         self.jobs = NodeJobs(made, self, self._lanes)  # type: ignore[arg-type]
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event
 
-from backendai.agent.kernel_index import Roster
-from backendai.agent.kernel_queues import Lanes
+from backendai.agent.kernel_index import KernelIndex
+from backendai.agent.kernel_queues import KernelQueues
 from backendai.agent.loop.epoch import EpochGuard
 from backendai.agent.loop.kernels import Kernels
 from backendai.agent.loop.machine import Machine
@@ -29,8 +29,8 @@ class Node:
             data = Path(self._folder.name)
         self.portal = portal or FakePortal()
         self.backend = backend or MemoryBackend(self.portal.said)
-        self.lanes = Lanes(starts=4, pulls=2, ends=4)
-        self.roster = Roster()
+        self.lanes = KernelQueues(starts=4, pulls=2, ends=4)
+        self.roster = KernelIndex()
         self.connected = Event()
         self.connected.set()
         manifests = Manifests(data / "manifests")

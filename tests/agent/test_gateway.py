@@ -16,7 +16,7 @@ from backendai.agent.backends.base import Ended
 from backendai.agent.backends.simulated.backend import SimulatedBackend, SimulatedDurations
 from backendai.agent.gateway.server import Gateway, GatewayView
 from backendai.agent.gateway.terminal import WINDOW_BYTES, Acknowledge, FlowWindow, Resize, read_control
-from backendai.agent.kernel_index import Roster
+from backendai.agent.kernel_index import KernelIndex
 from backendai.base.core.slots import Slots
 from backendai.base.wire.tickets import new_private_key, public_key_of, sign_ticket
 from backendai.base.wire.usage import HomeLook
@@ -47,7 +47,7 @@ class Setting:
 
 @asynccontextmanager
 async def setting() -> AsyncIterator[Setting]:
-    backend, roster, kernel_id = MemoryBackend(), Roster(), uuid4()
+    backend, roster, kernel_id = MemoryBackend(), KernelIndex(), uuid4()
     backend.entries[kernel_id] = Entry(2, log=b"one\ntwo\nthree\n")
     roster.note(kernel_id, 2)
     view = GatewayView(backend, roster, lambda: public_key_of(KEY), time.time, lambda: {"status": "ok"})
@@ -194,7 +194,7 @@ async def test_it_closes_with_4001_when_the_kernel_is_not_here() -> None:
 
 
 async def test_it_calls_no_kernel_gone_before_the_first_listing() -> None:
-    backend, roster, kernel_id = MemoryBackend(), Roster(is_complete=False), uuid4()
+    backend, roster, kernel_id = MemoryBackend(), KernelIndex(is_complete=False), uuid4()
     view = GatewayView(backend, roster, lambda: public_key_of(KEY), time.time, lambda: {"status": "ok"})
     async with TestClient(TestServer(Gateway(view).application(), handler_cancellation=True)) as client:
         here = Setting(client, Gateway(view), backend, kernel_id)
@@ -286,7 +286,7 @@ async def test_it_reads_the_output_of_an_app_and_of_nothing_else() -> None:
 
 async def test_code_runs_for_holders_of_a_ticket_to_execute_only() -> None:
     backend = SimulatedBackend(deployment="test", capacity=Slots({"cpu": 4000}), pace=SimulatedDurations(time_scale=0))
-    spec, roster = make_spec(image="simulated/python", generation=2), Roster()
+    spec, roster = make_spec(image="simulated/python", generation=2), KernelIndex()
     await asyncio.to_thread(backend.start, spec)
     roster.note(spec.kernel_id, 2)
     gateway = Gateway(GatewayView(backend, roster, lambda: public_key_of(KEY), time.time, lambda: {}))

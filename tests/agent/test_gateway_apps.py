@@ -19,7 +19,7 @@ from backendai.agent.backends.guest_host import InProcessGuests
 from backendai.agent.gateway.server import Gateway, GatewayView
 from backendai.agent.guest.code.journal import Journal
 from backendai.agent.guest.guest import Guest
-from backendai.agent.kernel_index import Roster
+from backendai.agent.kernel_index import KernelIndex
 from backendai.base.wire.tickets import new_private_key, public_key_of, sign_ticket
 from tests.agent.fake_services import FakeServices
 from tests.agent.memory_backend import Entry, MemoryBackend
@@ -35,7 +35,7 @@ class Setting:
 
     def __init__(self, client: TestClient, gateway: Gateway, services: FakeServices, kernel_id: UUID) -> None:
         self.client, self.gateway, self.services, self.kernel_id = client, gateway, services, kernel_id
-        self.roster = Roster()
+        self.roster = KernelIndex()
         self.port = 0
         self.greeting, self.stays_silent = b"", False
         self.connections: list[asyncio.StreamWriter] = []
@@ -98,7 +98,7 @@ class LyingGuest(OneGuest):
 
 @asynccontextmanager
 async def setting(guests: InProcessGuests | None = None) -> AsyncIterator[Setting]:
-    backend, roster, kernel_id, services = MemoryBackend(), Roster(), uuid4(), FakeServices()
+    backend, roster, kernel_id, services = MemoryBackend(), KernelIndex(), uuid4(), FakeServices()
     backend.entries[kernel_id] = Entry(2)
     backend.services, backend.guests = services, guests
     roster.note(kernel_id, 2)
@@ -265,7 +265,7 @@ async def test_it_tells_the_state_of_a_service_to_holders_of_a_ticket() -> None:
 
 
 async def test_it_reaches_no_port_where_nothing_keeps_sessions_apart() -> None:
-    backend, roster, kernel_id = MemoryBackend(), Roster(), uuid4()
+    backend, roster, kernel_id = MemoryBackend(), KernelIndex(), uuid4()
     roster.note(kernel_id, 1)
     gateway = Gateway(GatewayView(backend, roster, lambda: public_key_of(KEY), time.time, dict))
     ticket = sign_ticket(KEY, kernel_id=kernel_id, generation=1, purpose="app", now=time.time(), service="a", port=22)

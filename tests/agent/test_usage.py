@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from backendai.agent.accelerators.base import ProcessUse, Use
+from backendai.agent.accelerators.base import MeasuredUse, ProcessUse
 from backendai.agent.accelerators.counters import DeviceReadings
 from backendai.agent.accelerators.inventory import Accelerators
 from backendai.agent.backends.abilities import Measuring
@@ -195,8 +195,8 @@ def test_the_sync_carries_it_to_the_portal_once() -> None:
 def test_devices_are_told_as_the_mean_of_all_looks() -> None:
     one, other = uuid4(), uuid4()
     tally = DeviceReadings()
-    tally.add({"GPU": Use(80.0, 500, {7: ProcessUse(60.0, 300), 8: ProcessUse(20.0, 200)})}, {7: one, 8: other})
-    tally.add({"GPU": Use(40.0, 300, {7: ProcessUse(40.0, 300)})}, {7: one})
+    tally.add({"GPU": MeasuredUse(80.0, 500, {7: ProcessUse(60.0, 300), 8: ProcessUse(20.0, 200)})}, {7: one, 8: other})
+    tally.add({"GPU": MeasuredUse(40.0, 300, {7: ProcessUse(40.0, 300)})}, {7: one})
     told = tally.drain()["GPU"]
     assert (told.util_pct, told.mem_used, told.is_complete) == (60.0, 300, True)
     assert told.kernels == {one: DeviceUse(util_pct=50.0, mem_used=300), other: DeviceUse(util_pct=10.0, mem_used=200)}
@@ -206,13 +206,13 @@ def test_devices_are_told_as_the_mean_of_all_looks() -> None:
 @pytest.mark.parametrize(
     ("use", "complete"),
     [
-        (Use(50.0, 1, {9: ProcessUse(50.0, 1)}), False),  # nobody knows whose process it is
-        (Use(50.0, 1), False),  # busy, but no process is seen
-        (Use(None, 1), False),
-        (Use(0.0, 1), True),
+        (MeasuredUse(50.0, 1, {9: ProcessUse(50.0, 1)}), False),  # nobody knows whose process it is
+        (MeasuredUse(50.0, 1), False),  # busy, but no process is seen
+        (MeasuredUse(None, 1), False),
+        (MeasuredUse(0.0, 1), True),
     ],
 )
-def test_it_says_whether_every_process_is_known(use: Use, complete: bool) -> None:
+def test_it_says_whether_every_process_is_known(use: MeasuredUse, complete: bool) -> None:
     tally = DeviceReadings()
     tally.add({"GPU": use}, {})
     assert tally.drain()["GPU"].is_complete is complete

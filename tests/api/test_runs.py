@@ -19,7 +19,7 @@ from django.test import Client
 
 from backendai.agent.backends.simulated.backend import SimulatedBackend, SimulatedDurations
 from backendai.agent.gateway.server import Gateway, GatewayView
-from backendai.agent.kernel_index import Roster
+from backendai.agent.kernel_index import KernelIndex
 from backendai.base.core.slots import Slots
 from backendai.base.wire.tickets import public_key_of
 from backendai.domain.accounts.models import User
@@ -51,7 +51,7 @@ def node(session: ComputeSession) -> Iterator[SimulatedBackend]:
     kernel = session.kernels.get(rank=0)
     backend = SimulatedBackend(deployment="test", capacity=Slots({"cpu": 4000}), pace=SimulatedDurations(time_scale=0))
     backend.start(make_spec(kernel_id=kernel.pk, generation=kernel.generation, image="simulated/python"))
-    roster, ready, address, loops = Roster(), threading.Event(), [], []
+    roster, ready, address, loops = KernelIndex(), threading.Event(), [], []
     roster.note(kernel.pk, kernel.generation)
     view = GatewayView(backend, roster, lambda: public_key_of(settings.TICKET_KEY), time.time, dict)
 

@@ -20,7 +20,7 @@ from django.utils import timezone
 
 from backendai.agent.backends.base import KernelGone
 from backendai.agent.gateway.server import Gateway, GatewayView
-from backendai.agent.kernel_index import Roster
+from backendai.agent.kernel_index import KernelIndex
 from backendai.base.wire.messages import KernelState
 from backendai.base.wire.tickets import public_key_of
 from backendai.domain.cluster.models import Agent
@@ -144,7 +144,7 @@ class Stage:
     def __init__(self, port: int) -> None:
         self.port, self.model_port = 0, port
         self.services, self.models = Services(), dict[int, Model]()
-        self.backend, self.roster = MemoryBackend(), Roster()
+        self.backend, self.roster = MemoryBackend(), KernelIndex()
         self.backend.services = self.services
         self.client: aiohttp.ClientSession
         self.gateway: Gateway

@@ -20,7 +20,7 @@ from django.utils import timezone
 from yarl import URL
 
 from backendai.agent.gateway.server import Gateway, GatewayView
-from backendai.agent.kernel_index import Roster
+from backendai.agent.kernel_index import KernelIndex
 from backendai.base.wire.tickets import public_key_of
 from backendai.domain.accounts.models import User
 from backendai.domain.accounts.sign_in.credentials import Credential
@@ -213,7 +213,7 @@ async def stage() -> AsyncIterator[Stage]:
 
 @asynccontextmanager
 async def _gateway(here: Stage) -> AsyncIterator[None]:
-    backend, roster = MemoryBackend(), Roster()
+    backend, roster = MemoryBackend(), KernelIndex()
     backend.services = here.services
     backend.entries[here.kernel.pk] = Entry(here.kernel.generation)
     roster.note(here.kernel.pk, here.kernel.generation)

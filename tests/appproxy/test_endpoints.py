@@ -231,7 +231,7 @@ def test_without_a_database_requests_go_on_also_after_a_restart(monkeypatch: pyt
 
             monkeypatch.setattr(keeper_module, "read_sign", away)
             monkeypatch.setattr(keeper_module, "read_table", lambda now: away())
-            again = keeper_module.Keeper(book, lambda table: None)
+            again = keeper_module.TableCache(book, lambda table: None)
             await again.open()
             assert again.is_trusted
             assert len(again.table.endpoints[here.endpoint.label].replicas) == 2
@@ -263,7 +263,7 @@ def test_a_look_that_has_begun_is_not_shared(tmp_path: Path, monkeypatch: pytest
     """It may have read before the token was there."""
 
     async def scene() -> None:
-        keeper = keeper_module.Keeper(tmp_path / "book.json", lambda table: None)
+        keeper = keeper_module.TableCache(tmp_path / "book.json", lambda table: None)
         begun, go_on, looks = asyncio.Event(), asyncio.Event(), list[int]()
 
         async def slow(question: Any) -> Any:
@@ -291,7 +291,7 @@ def test_a_database_that_stands_still_keeps_no_app_proxy_from_its_start(monkeypa
             monkeypatch.setattr(keeper_module, "OPEN_SECONDS", 0.05)
             monkeypatch.setattr(keeper_module, "PATIENCE_SECONDS", 600.0)
             monkeypatch.setattr(keeper_module, "read_table", lambda now: goes_on.wait())
-            again = keeper_module.Keeper(book, lambda table: None)
+            again = keeper_module.TableCache(book, lambda table: None)
             await asyncio.wait_for(again.open(), patient(30))
             assert again.table.endpoints[here.endpoint.label].replicas
             goes_on.set()

@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from backendai.agent.backends.simulated.backend import SimulatedBackend, SimulatedDurations
-from backendai.agent.kernel_index import Roster
+from backendai.agent.kernel_index import KernelIndex
 from backendai.agent.portal.client import PortalRefused, PortalUnreachable
 from backendai.base.core.errors import UserError
 from backendai.base.core.slots import Slots
@@ -69,7 +69,7 @@ class World:
 
     def __init__(self, nodes: int = 2, **options: Any) -> None:
         self.now = 1000.0
-        self.portal, self.roster = Portal(), Roster()
+        self.portal, self.roster = Portal(), KernelIndex()
         self.backend = SimulatedBackend(
             deployment="test", capacity=ROOM, pace=SimulatedDurations(), clock=lambda: self.now
         )

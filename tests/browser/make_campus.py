@@ -21,7 +21,7 @@ from backendai.domain.compute.models import UnknownKernel
 from backendai.domain.storage.models import StorageHost
 from backendai.domain.storage.services import create_folder
 from backendai.domain.templates.models import Template
-from backendai.domain.templates.services.publishing import TemplateWish, create_template, publish_version
+from backendai.domain.templates.services.publishing import TemplateDraft, create_template, publish_version
 from tests.browser.people import ADMIN, ALICE, CHARLIE, EMOJI, PASSWORD, RIGHT_TO_LEFT, SCRIPT
 
 _KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBfUnj+GtUOU8bLyGpsMGbeXBQoxN5nKYhzaI9X6N3rU"
@@ -116,7 +116,7 @@ def _template(alice: User) -> Template:
         timezone.now(),
         f"params: {{lr: {{type: number, default: 0.1, help: {json.dumps(SCRIPT)}}}}}\nimage: torch-2.4\n",
     )
-    wish = TemplateWish("training", title=f"Training {EMOJI[:8]}", description=SCRIPT, icon="cpu")
+    wish = TemplateDraft("training", title=f"Training {EMOJI[:8]}", description=SCRIPT, icon="cpu")
     made = create_template(alice, wish, text, now=now)
     publish_version(alice, made, text + "locked: [image]\n", note="image locked", now=now)
     return made

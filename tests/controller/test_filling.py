@@ -13,7 +13,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from backendai.agent.gateway.server import Gateway, GatewayView
-from backendai.agent.kernel_index import Roster
+from backendai.agent.kernel_index import KernelIndex
 from backendai.base.core.errors import Conflict, NotAllowed
 from backendai.base.paths.storage_layout import DATA, Marker, folder_path, write_marker
 from backendai.base.wire.tickets import public_key_of
@@ -76,7 +76,7 @@ def backend() -> MemoryBackend:
 @pytest.fixture
 def session(cast: Cast, home: Path, backend: MemoryBackend) -> Iterator[ComputeSession]:
     """A session that runs on an agent with a gateway, which knows its home folder."""
-    roster = Roster()
+    roster = KernelIndex()
     now = timezone.now
     view = GatewayView(
         backend, roster, lambda: public_key_of(settings.TICKET_KEY), lambda: now().timestamp(), lambda: {}

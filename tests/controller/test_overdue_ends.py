@@ -9,7 +9,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from backendai.agent.backends.base import BackendError
-from backendai.agent.kernel_index import Roster
+from backendai.agent.kernel_index import KernelIndex
 from backendai.agent.kernel_queues import Claim
 from backendai.agent.loop.ends import Ends
 from backendai.base.wire.messages import KernelState
@@ -133,7 +133,7 @@ def test_a_log_that_cannot_be_read_holds_up_an_end_only_until_it_is_forced(
     kernel, engine = only_kernel(session), Mute()
     engine.containers[kernel.pk] = Container(kernel.generation)
     portal = mock.Mock(report=lambda report: kernel_reported(agent, report))
-    ends = Ends(engine, portal, Roster())
+    ends = Ends(engine, portal, KernelIndex())
     ends.stop(grace, Claim(kernel.pk, kernel.generation, "stop"))
     session.refresh_from_db()
     assert (session.status == Status.TERMINATED) is told

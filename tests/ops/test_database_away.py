@@ -212,7 +212,7 @@ def test_the_control_worker_says_in_one_line_that_it_is_away_and_when_it_is_back
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     all_of_them = [tasks.run_pass, tasks.run_repair, tasks.run_idle, tasks.follow_jobs]
-    assert isinstance(app.tasks["controller.run_pass"], outages.PatientTask)
+    assert isinstance(app.tasks["controller.run_pass"], outages.OutageTask)
     outages.note_answer()
     with outage(), caplog.at_level(logging.INFO):
         for task in all_of_them * 2:

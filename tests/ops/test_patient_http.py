@@ -17,7 +17,7 @@ import uvicorn
 
 from backendai import asgi
 from backendai.portal.http import timeouts as patient_http
-from backendai.portal.http.timeouts import PatientHttp
+from backendai.portal.http.timeouts import HttpWithTimeouts
 from tests.patience import patient
 from tests.realtime.test_handshakes import compose, single_machine
 
@@ -53,7 +53,7 @@ async def served(application: Any = echo) -> AsyncIterator[tuple[asyncio.StreamR
     running = asyncio.create_task(server.serve())
     while not server.started:
         await asyncio.sleep(0.01)
-    assert config.http_protocol_class is PatientHttp
+    assert config.http_protocol_class is HttpWithTimeouts
     port = server.servers[0].sockets[0].getsockname()[1]
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     yield reader, writer

@@ -23,7 +23,7 @@ from backendai.domain.pipelines.models import Attempt, Edge, Run, Status, Step, 
 from backendai.domain.pipelines.services.changing import retry_failed
 from backendai.domain.pipelines.services.creating import RunSpec, array_of, create_run
 from backendai.domain.templates.models import Template
-from backendai.domain.templates.services.publishing import TemplateWish, create_template
+from backendai.domain.templates.services.publishing import TemplateDraft, create_template
 from backendai.portal.loops.pipelines import run_pipelines
 from backendai.portal.loops.repair.retention import delete_expired
 from tests.cast import Cast
@@ -185,7 +185,7 @@ def test_old_runs_are_deleted_whole(cast: Cast, settings: LazySettings) -> None:
 
 def test_a_purged_person_leaves_no_run_and_no_private_template(cast: Cast) -> None:
     launch_text(cast.alice, TEXT)
-    create_template(cast.alice, TemplateWish("mine"), "image: python\n", now=timezone.now())
+    create_template(cast.alice, TemplateDraft("mine"), "image: python\n", now=timezone.now())
     User.objects.filter(pk=cast.alice.pk).update(is_active=False)
     cast.alice.refresh_from_db()
     purge_user(cast.dana, cast.alice, typed=cast.alice.email, now=timezone.now())

@@ -13,7 +13,7 @@ from backendai.domain.accounts.models import Membership, Project
 from backendai.domain.pipelines.models import Run
 from backendai.domain.templates.models import Template
 from backendai.domain.templates.services.publishing import (
-    TemplateWish,
+    TemplateDraft,
     activate_version,
     create_template,
     publish_version,
@@ -48,7 +48,7 @@ def alice(cast: Cast) -> Client:
 
 
 def published(cast: Cast, text: str = TEXT, name: str = "flow") -> Template:
-    return create_template(cast.alice, TemplateWish(name), text, now=timezone.now())
+    return create_template(cast.alice, TemplateDraft(name), text, now=timezone.now())
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_the_template_of_the_page_is_started_and_no_other_of_its_name(alice: Cli
     second = Project.objects.create(domain=cast.project.domain, name="second")
     Membership.objects.create(user=cast.alice, project=second)
     both = [
-        create_template(cast.dana, TemplateWish("flow", "project", one.name), text % one.name, now=timezone.now())
+        create_template(cast.dana, TemplateDraft("flow", "project", one.name), text % one.name, now=timezone.now())
         for one in (cast.project, second)
     ]
     assert [alice.post(f"/templates/{one.pk}/run/", {"version": "1"}).status_code for one in both] == [302, 302]

@@ -23,7 +23,7 @@ from django.conf import settings
 from backendai.agent.backends.docker.backend import DockerBackend
 from backendai.agent.backends.native.backend import IMAGE, ProcessBackend
 from backendai.agent.gateway.server import Gateway, GatewayView
-from backendai.agent.kernel_index import Roster
+from backendai.agent.kernel_index import KernelIndex
 from backendai.base.wire.tickets import public_key_of
 from backendai.domain.accounts.models import User
 from backendai.domain.accounts.services.environments import add_ssh_key
@@ -45,7 +45,7 @@ _OPTIONS = {
 class Stage:
     """``folder`` holds keys by the names of people; the gate listens on ``port``."""
 
-    def __init__(self, folder: Path, backend: ProcessBackend | DockerBackend, roster: Roster) -> None:
+    def __init__(self, folder: Path, backend: ProcessBackend | DockerBackend, roster: KernelIndex) -> None:
         self.folder, self.backend, self._roster = folder, backend, roster
         self.port = self.gateway_port = 0
         self.loop: asyncio.AbstractEventLoop
@@ -103,7 +103,7 @@ def stage(backend: DockerBackend | None = None) -> Iterator[Stage]:
     """Put everything up, with native kernels unless another backend is given; they are started by the test."""
     folder = Path(tempfile.mkdtemp(prefix="ssh-stage-", dir="/tmp"))
     folder.chmod(0o755)
-    roster, native = Roster(), None
+    roster, native = KernelIndex(), None
     if backend is None:
         native = ProcessBackend(folder / "agent", deployment="test", agent="n1")
     here = Stage(folder, backend or native, roster)

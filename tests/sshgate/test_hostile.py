@@ -18,7 +18,7 @@ from backendai.gates.sshgate.forward import inside
 from backendai.gates.sshgate.link import GuestRefused, _check
 from backendai.gates.sshgate.server import MOST_PER_ADDRESS, MOST_PER_PERSON, Gate, network_of, serve, serving
 from backendai.gates.sshgate.shell import ShellSession
-from backendai.gates.sshgate.visit import ShellGuard, Use
+from backendai.gates.sshgate.visit import ForwardUse, ShellGuard
 from tests.patience import patient
 
 NEIGHBOURS = frozenset({"main1", "sub1"})
@@ -152,7 +152,7 @@ def test_what_a_guest_says_cannot_steer_a_terminal() -> None:
 
 
 def test_keepalives_of_editors_are_no_use() -> None:
-    use = Use()
+    use = ForwardUse()
     assert not any(use.counts(13) for _ in range(100))
     assert use.counts(4096)
 

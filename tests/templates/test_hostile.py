@@ -11,7 +11,7 @@ from pytest_django import DjangoAssertNumQueries
 
 from backendai.base.core.errors import UserError
 from backendai.domain.templates.models import Template
-from backendai.domain.templates.services.publishing import TemplateWish, create_template
+from backendai.domain.templates.services.publishing import TemplateDraft, create_template
 from tests.cast import Cast
 
 pytestmark = pytest.mark.django_db
@@ -51,7 +51,7 @@ def test_all_are_refused_with_their_place_and_nothing_is_written(
     with django_assert_num_queries(0):
         for text in documents:
             with pytest.raises(UserError) as refusal:
-                create_template(cast.alice, TemplateWish("hostile"), text, now=NOW)
+                create_template(cast.alice, TemplateDraft("hostile"), text, now=NOW)
             refusals.append(refusal.value)
     without = [error for error in refusals if "line" not in error.details and error.code != "too-large"]
     assert not without, [str(error) for error in without][:5]
@@ -60,4 +60,4 @@ def test_all_are_refused_with_their_place_and_nothing_is_written(
 
 
 def test_what_they_were_made_of_is_good(cast: Cast) -> None:
-    assert create_template(cast.alice, TemplateWish("good"), GOOD, now=NOW).current.number == 1
+    assert create_template(cast.alice, TemplateDraft("good"), GOOD, now=NOW).current.number == 1

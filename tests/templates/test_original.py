@@ -12,7 +12,7 @@ from backendai.base.core.errors import NotFound, UserError
 from backendai.domain.templates.documents import template_document
 from backendai.domain.templates.models import Template
 from backendai.domain.templates.original import converted
-from backendai.domain.templates.services.publishing import TemplateWish, create_template
+from backendai.domain.templates.services.publishing import TemplateDraft, create_template
 from tests.cast import Cast
 
 NOW = datetime(2031, 1, 2, tzinfo=UTC)
@@ -45,7 +45,7 @@ spec:
 
 
 def made(cast: Cast, name: str, text: str) -> Template:
-    return create_template(cast.alice, TemplateWish(name), text, now=NOW)
+    return create_template(cast.alice, TemplateDraft(name), text, now=NOW)
 
 
 @pytest.mark.django_db

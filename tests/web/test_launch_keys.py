@@ -19,7 +19,7 @@ from backendai.domain.compute.spec_document import USUAL, document_of, spec_of
 from backendai.domain.storage.models import Folder
 from backendai.domain.storage.services import create_folder
 from backendai.domain.templates.documents import NEVER
-from backendai.domain.templates.services.publishing import TemplateWish, create_template
+from backendai.domain.templates.services.publishing import TemplateDraft, create_template
 from backendai.portal.web.launch.refill import sent_by
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image
@@ -137,7 +137,7 @@ def test_a_key_survives_template_recent_launch_session_and_saving(site: Cast, br
     assert sample is not None
     locked = [] if key == "name" else [key]  # one name is for one session
     document = {**BASE, **sample, "locked": locked}
-    template = create_template(site.alice, TemplateWish("origin"), written(document), now=timezone.now())
+    template = create_template(site.alice, TemplateDraft("origin"), written(document), now=timezone.now())
     first = launched(client, **{"from": str(template.pk)})
     wanted = asked(key, sample)
     assert told(first, key) == wanted, "from the template"
@@ -152,13 +152,13 @@ def test_a_key_survives_template_recent_launch_session_and_saving(site: Cast, br
         return
     for query in (f"session={first.pk}", f"recent={recent_launches(site.alice)[0].pk}"):
         text = client.get(f"/templates/new/?{query}").context["form"]["text"].value()
-        saved = create_template(site.alice, TemplateWish(f"saved-{query[:3]}"), text, now=timezone.now())
+        saved = create_template(site.alice, TemplateDraft(f"saved-{query[:3]}"), text, now=timezone.now())
         assert told(launched(client, **{"from": str(saved.pk)}), key) == wanted, (query, text)
 
 
 def test_what_a_template_refuses_is_said_in_the_launcher(site: Cast, browse: Browse) -> None:
     text = "params:\n  lr: {type: number, max: 1}\n" + written(BASE)
-    template = create_template(site.alice, TemplateWish("train"), text, now=timezone.now())
+    template = create_template(site.alice, TemplateDraft("train"), text, now=timezone.now())
     client = browse(site.alice)
     shown = client.get(LAUNCH, {"from": str(template.pk), "p.lr": "7"}).content.decode()
     assert "Use at most 1" in shown

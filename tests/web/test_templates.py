@@ -19,7 +19,7 @@ from backendai.domain.compute.services.launching.recent import launch_and_rememb
 from backendai.domain.compute.spec import MountRequest, RoleSpec, SessionSpec
 from backendai.domain.storage.models import Folder, FolderGrant, StorageHost
 from backendai.domain.templates.models import Template
-from backendai.domain.templates.services.publishing import TemplateWish, create_template, publish_version
+from backendai.domain.templates.services.publishing import TemplateDraft, create_template, publish_version
 from backendai.portal.web.gallery.changes import EXAMPLES
 from tests.cast import Cast
 from tests.factories import make_agent, make_image
@@ -51,7 +51,7 @@ def site(cast: Cast) -> Cast:
 
 
 def made(user: User, text: str = TEXT, name: str = "train", **wish: Any) -> Template:
-    return create_template(user, TemplateWish(name, **wish), text, now=timezone.now())
+    return create_template(user, TemplateDraft(name, **wish), text, now=timezone.now())
 
 
 def page(answer: Any) -> str:

@@ -53,7 +53,7 @@ class ProcessUse:
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class MeasuredUse:
     """The use of a device, in total and by process (process id on the machine)."""
 
     util_pct: float | None = None
@@ -94,7 +94,7 @@ class Accelerator(abc.ABC):
         """Return the devices that are present now, in the machine's own order."""
 
     @abc.abstractmethod
-    def samples(self, devices: Sequence[Device]) -> dict[str, Use]:
+    def samples(self, devices: Sequence[Device]) -> dict[str, MeasuredUse]:
         """Return the use of these devices by id, without devices that report none."""
 
     @abc.abstractmethod

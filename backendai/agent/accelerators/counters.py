@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from backendai.agent.accelerators.base import Use
+from backendai.agent.accelerators.base import MeasuredUse
 from backendai.base.wire.live import MOST_DEVICES, MOST_USERS, DeviceUse
 from backendai.base.wire.usage import DeviceUsage
 
@@ -42,7 +42,7 @@ class DeviceReadings:
         self._lock = threading.Lock()
         self._devices: dict[str, _Device] = {}
 
-    def add(self, uses: Mapping[str, Use], owners: Mapping[int, UUID]) -> None:
+    def add(self, uses: Mapping[str, MeasuredUse], owners: Mapping[int, UUID]) -> None:
         """Add one reading: the use of each device, and the kernel of each process."""
         with self._lock:
             for device_id, use in uses.items():
@@ -56,7 +56,7 @@ class DeviceReadings:
         return {device_id: _mean(device) for device_id, device in devices.items()}
 
 
-def _add(device: _Device, use: Use, owners: Mapping[int, UUID]) -> None:
+def _add(device: _Device, use: MeasuredUse, owners: Mapping[int, UUID]) -> None:
     if device.whole.looks >= _MOST_LOOKS:
         return
     device.whole.add(use.util_pct, use.mem_used)

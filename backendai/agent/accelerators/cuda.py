@@ -17,7 +17,7 @@ import pynvml
 from pynvml import NVMLError
 
 from backendai.agent.accelerators import sysfs
-from backendai.agent.accelerators.base import Accelerator, Device, Found, Grant, Part, ProcessUse, Use
+from backendai.agent.accelerators.base import Accelerator, Device, Found, Grant, MeasuredUse, Part, ProcessUse
 from backendai.agent.accelerators.cuda_grant import Mps, grant_to_container, grant_to_process
 from backendai.agent.accelerators.nvml import CriticalErrors, ask, lacks_driver, processes_on, text
 from backendai.base.wire.messages import Note
@@ -59,7 +59,7 @@ class Cuda(Accelerator):
         notes = list(self._mps.notes()) if any(device.slot == "cuda.shares" for device in devices) else []
         return Found(tuple(devices), tuple(notes), is_present=bool(devices or cards))
 
-    def samples(self, devices: Sequence[Device]) -> dict[str, Use]:
+    def samples(self, devices: Sequence[Device]) -> dict[str, MeasuredUse]:
         uses = {}
         for device in devices:
             handle = self._handles.get(device.id)
@@ -148,14 +148,14 @@ class Cuda(Accelerator):
             if piece is not None:
                 yield piece, text(pynvml.nvmlDeviceGetUUID(piece)), f"cuda.mig-{_profile(piece)}"
 
-    def _use(self, uuid: str, handle: Any) -> Use:
+    def _use(self, uuid: str, handle: Any) -> MeasuredUse:
         rates = ask(pynvml.nvmlDeviceGetUtilizationRates, handle)
         memory = ask(pynvml.nvmlDeviceGetMemoryInfo, handle)
         busy = self._busy_processes(uuid, handle)
         held = processes_on(handle)
         idle = None if busy is None else 0.0
         busy = busy or {}
-        return Use(
+        return MeasuredUse(
             util_pct=float(rates.gpu) if rates else None,
             mem_used=int(memory.used) if memory else None,
             processes={pid: ProcessUse(busy.get(pid, idle), held.get(pid)) for pid in held.keys() | busy.keys()},

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from backendai.agent.accelerators.base import Accelerator, Device, Found, Grant, Part, Use
+from backendai.agent.accelerators.base import Accelerator, Device, Found, Grant, MeasuredUse, Part
 from backendai.agent.accelerators.counters import DeviceReadings
 from backendai.agent.accelerators.environ import NOTHING, described
 from backendai.agent.accelerators.offer import Offer, offer_of
@@ -75,7 +75,7 @@ class Mock(Accelerator):
         ]
         return Found(tuple(devices), (_note(list(self._amounts)),) if devices else (), is_present=bool(devices))
 
-    def samples(self, devices: Sequence[Device]) -> dict[str, Use]:
+    def samples(self, devices: Sequence[Device]) -> dict[str, MeasuredUse]:
         return {}
 
     def container(self, parts: Sequence[Part]) -> Grant:
@@ -113,7 +113,7 @@ class _Picture:
     at: float
     devices: Mapping[str, Device] = field(default_factory=dict)
     kinds: Mapping[str, Accelerator] = field(default_factory=dict)
-    uses: Mapping[str, Use] = field(default_factory=dict)
+    uses: Mapping[str, MeasuredUse] = field(default_factory=dict)
     owners: Mapping[int, UUID] = field(default_factory=dict)
     notes: tuple[Note, ...] = ()
 
@@ -166,7 +166,7 @@ class Accelerators:
         absent = {slot: amount for slot, amount in self._asked.items() if not _is_real(slot, found, self._known)}
         mock = Mock(absent)
         found[mock] = mock.discover()
-        devices, kinds, uses = dict[str, Device](), dict[str, Accelerator](), dict[str, Use]()
+        devices, kinds, uses = dict[str, Device](), dict[str, Accelerator](), dict[str, MeasuredUse]()
         for one, seen in found.items():
             of_kind = [*seen.devices, *self._gone(one, seen)]
             devices |= {device.id: device for device in of_kind}
@@ -242,7 +242,7 @@ class Accelerators:
             )
             return Found(notes=(note,), is_present=True)
 
-    def _samples(self, one: Accelerator, devices: Sequence[Device]) -> dict[str, Use]:
+    def _samples(self, one: Accelerator, devices: Sequence[Device]) -> dict[str, MeasuredUse]:
         try:
             return one.samples(devices)
         except Exception:

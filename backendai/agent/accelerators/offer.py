@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 from uuid import UUID
 
-from backendai.agent.accelerators.base import Device, Use
+from backendai.agent.accelerators.base import Device, MeasuredUse
 from backendai.base.core.slots import MILLI, Slots
 from backendai.base.wire.live import MOST_DEVICES, MOST_USERS, DeviceSample, DeviceUse
 from backendai.base.wire.messages import Note
@@ -29,7 +29,7 @@ class Offer:
 
 def offer_of(
     devices: Iterable[Device],
-    uses: Mapping[str, Use],
+    uses: Mapping[str, MeasuredUse],
     owners: Mapping[int, UUID],
     notes: Sequence[Note],
     asked: Slots,
@@ -51,7 +51,7 @@ def offer_of(
         offered,
         capacity,
         [*notes, *_unmet(asked, devices), *faults][:_MOST_NOTES],
-        {device.id: _sample(device, uses.get(device.id, Use()), owners) for device in devices},
+        {device.id: _sample(device, uses.get(device.id, MeasuredUse()), owners) for device in devices},
     )
 
 
@@ -60,7 +60,7 @@ def is_accelerator(slot: str) -> bool:
     return "." in slot
 
 
-def _sample(device: Device, use: Use, owners: Mapping[int, UUID]) -> DeviceSample:
+def _sample(device: Device, use: MeasuredUse, owners: Mapping[int, UUID]) -> DeviceSample:
     kernels: dict[UUID, DeviceUse] = {}
     for pid, process in use.processes.items():
         kernel = owners.get(pid)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 
-from backendai.agent.accelerators.base import Accelerator, Device, Found, Grant, Part, Use
+from backendai.agent.accelerators.base import Accelerator, Device, Found, Grant, MeasuredUse, Part
 from backendai.agent.backends.base import BackendError
 
 
@@ -24,7 +24,7 @@ class PoolGpus(Accelerator):
         devices = [Device(f"pool-gpu-{number}", "cuda.device", "GPU", number=number) for number in range(self._seen)]
         return Found(tuple(devices), is_present=bool(devices))
 
-    def samples(self, devices: Sequence[Device]) -> dict[str, Use]:
+    def samples(self, devices: Sequence[Device]) -> dict[str, MeasuredUse]:
         return {}
 
     def container(self, parts: Sequence[Part]) -> Grant:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from backendai.agent.accelerators import sysfs
-from backendai.agent.accelerators.base import Accelerator, Device, Found, Grant, Part, ProcessUse, Use
+from backendai.agent.accelerators.base import Accelerator, Device, Found, Grant, MeasuredUse, Part, ProcessUse
 from backendai.base.wire.messages import Note
 
 VENDOR = "0x1002"
@@ -33,13 +33,13 @@ class Rocm(Accelerator):
         broken = bool(devices) and not (self._root / _KFD.lstrip("/")).exists()
         return Found(devices, (_NO_KFD,) if broken else (), is_present=bool(devices or cards))
 
-    def samples(self, devices: Sequence[Device]) -> dict[str, Use]:
+    def samples(self, devices: Sequence[Device]) -> dict[str, MeasuredUse]:
         uses = {}
         for device in devices:
             card = self._card(device.paths[-1])
             processes = dict(self._processes(device))
             busy = sysfs.read_number(card / "gpu_busy_percent")
-            uses[device.id] = Use(
+            uses[device.id] = MeasuredUse(
                 float(busy) if busy is not None else None, sysfs.read_number(card / "mem_info_vram_used"), processes
             )
         return uses

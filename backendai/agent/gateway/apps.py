@@ -20,7 +20,7 @@ from backendai.agent.backends.base import Backend, BackendError, KernelGone
 from backendai.agent.gateway.app_starts import AppStarts
 from backendai.agent.gateway.guest_links import GuestLinks
 from backendai.agent.gateway.ports import Ports
-from backendai.agent.kernel_index import Roster
+from backendai.agent.kernel_index import KernelIndex
 from backendai.base.core.service_ports import REPLICA_SERVICE
 from backendai.base.wire.fields import told_of
 from backendai.base.wire.splice import Side, splice, take_over
@@ -40,7 +40,7 @@ class AppRoutes:
     """Serves the app routes. ``admit`` returns a request's ticket or raises. Refusals are JSON with a code and a
     message."""
 
-    def __init__(self, backend: Backend, roster: Roster, links: GuestLinks, admit: Admit) -> None:
+    def __init__(self, backend: Backend, roster: KernelIndex, links: GuestLinks, admit: Admit) -> None:
         self._admit, self._roster, self._links = admit, roster, links
         self._ports = Ports(backend.services, links) if backend.services else None
         self._starts = AppStarts(backend.services, self._ports) if backend.services else None

@@ -25,7 +25,7 @@ from backendai.agent.gateway.guest import GuestRoutes
 from backendai.agent.gateway.guest_links import GuestLinks
 from backendai.agent.gateway.shell import ShellRoutes
 from backendai.agent.gateway.terminal import SHELL_ENDED, WINDOW_BYTES, FlowWindow, relay, screen_side
-from backendai.agent.kernel_index import UNKNOWN, Roster
+from backendai.agent.kernel_index import UNKNOWN, KernelIndex
 from backendai.base.core.service_ports import is_service_name
 from backendai.base.wire.tickets import Purpose, Ticket, TicketRefused, read_ticket
 
@@ -49,7 +49,7 @@ class GatewayView:
     clock."""
 
     backend: Backend
-    roster: Roster
+    roster: KernelIndex
     public_key: Callable[[], str]
     now: Callable[[], float]
     health: Callable[[], dict[str, object]]

@@ -16,7 +16,7 @@ from aiohttp import web
 
 from backendai.agent.backends.base import BackendError
 from backendai.agent.gateway.guest_links import GuestLinks
-from backendai.agent.kernel_index import Roster
+from backendai.agent.kernel_index import KernelIndex
 from backendai.base.wire.splice import splice, take_over, take_over_streams
 from backendai.base.wire.tickets import Ticket, TicketRefused
 
@@ -29,7 +29,7 @@ Admit = Callable[[web.Request], Ticket]
 class ShellRoutes:
     """Serves the route. ``admit`` returns a request's ticket or raises. Refusals are JSON with a code and a message."""
 
-    def __init__(self, links: GuestLinks, roster: Roster, admit: Admit) -> None:
+    def __init__(self, links: GuestLinks, roster: KernelIndex, admit: Admit) -> None:
         self._links, self._roster, self._admit = links, roster, admit
         self._open: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
 

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 
 from backendai.agent.backends.base import ENGINE_SILENT, BackendError, Fetched
 from backendai.agent.jobs.handlers import JobHandler, JobUnwanted, Outcome
-from backendai.agent.kernel_queues import Claim, Lanes, Move
+from backendai.agent.kernel_queues import Claim, KernelQueues, Move
 from backendai.agent.portal.client import Portal, PortalRefused
 from backendai.base.core.durations import describe_duration
 from backendai.base.core.errors import PlatformError
@@ -33,7 +33,7 @@ _Key = tuple[UUID, int]  # a job's id and attempt
 class NodeJobs:
     """Runs jobs in one lane per kind, so that they do not delay kernels or other kinds."""
 
-    def __init__(self, handlers: Sequence[JobHandler], portal: Portal, lanes: Lanes) -> None:
+    def __init__(self, handlers: Sequence[JobHandler], portal: Portal, lanes: KernelQueues) -> None:
         self._handlers, self._portal, self._lanes = {one.kind: one for one in handlers}, portal, lanes
         self._draining, self._changed = Event(), Lock()
         self._untold: dict[_Key, NodeJobReport] = {}

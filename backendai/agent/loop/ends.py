@@ -6,7 +6,7 @@ import logging
 from uuid import UUID
 
 from backendai.agent.backends.base import Backend, BackendError, Ended, KernelGone
-from backendai.agent.kernel_index import UNKNOWN, Roster
+from backendai.agent.kernel_index import UNKNOWN, KernelIndex
 from backendai.agent.kernel_queues import Claim, Move
 from backendai.agent.portal.client import Portal, PortalRefused
 from backendai.base.core.errors import PlatformError
@@ -22,7 +22,7 @@ class Ends:
     """The actions that end a kernel. If the engine or the portal does not answer, the action returns without a report:
     the kernel stays as it is, and the next sync repeats the order."""
 
-    def __init__(self, backend: Backend, portal: Portal, roster: Roster) -> None:
+    def __init__(self, backend: Backend, portal: Portal, roster: KernelIndex) -> None:
         self._backend, self._portal, self._roster = backend, portal, roster
 
     def stop(self, grace: float, claim: Claim) -> Move | None:

@@ -13,8 +13,8 @@ from functools import partial
 from uuid import UUID
 
 from backendai.agent.backends.base import Backend
-from backendai.agent.kernel_index import Roster
-from backendai.agent.kernel_queues import Claim, Lanes
+from backendai.agent.kernel_index import KernelIndex
+from backendai.agent.kernel_queues import Claim, KernelQueues
 from backendai.agent.loop.ends import DEFAULT_GRACE, Ends
 from backendai.agent.loop.manifests import Manifests
 from backendai.agent.loop.starts import Starts
@@ -33,8 +33,8 @@ class Kernels:
         portal: Portal,
         *,
         agent: str,
-        lanes: Lanes,
-        roster: Roster,
+        lanes: KernelQueues,
+        roster: KernelIndex,
         manifests: Manifests,
         on_pulled: Callable[[], None],
     ) -> None:

@@ -22,8 +22,8 @@ from backendai.agent.gateway.server import Gateway, GatewayView
 from backendai.agent.gateway.thread import GatewayThread
 from backendai.agent.jobs.handlers import handlers_for
 from backendai.agent.jobs.running import NodeJobs
-from backendai.agent.kernel_index import Roster
-from backendai.agent.kernel_queues import Lanes
+from backendai.agent.kernel_index import KernelIndex
+from backendai.agent.kernel_queues import KernelQueues
 from backendai.agent.loop.epoch import EpochGuard
 from backendai.agent.loop.kernels import Kernels
 from backendai.agent.loop.machine import Machine
@@ -43,7 +43,7 @@ _LONGEST_REST = 30.0
 class Watcher:
     """A thread that reads the backend's events. It reconnects, with growing pauses, when the stream ends."""
 
-    def __init__(self, backend: Backend, kernels: Kernels, roster: Roster, *, poke: Callable[[], None]) -> None:
+    def __init__(self, backend: Backend, kernels: Kernels, roster: KernelIndex, *, poke: Callable[[], None]) -> None:
         self._backend, self._kernels, self._roster, self._poke = backend, kernels, roster, poke
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
@@ -102,8 +102,8 @@ class AgentRuntime:
         self._settings, self._credentials, self._backend = settings, credentials, backend
         self._synced_at, self._draining, self._accelerators = 0.0, False, accelerators or Accelerators()
         starts = backend.starts_at_once or _starts_at_once(os.cpu_count() or 1)
-        self._lanes = Lanes(starts=starts, pulls=_PULLS, ends=max(_LEAST_ENDS, starts))
-        roster = Roster(is_complete=False)
+        self._lanes = KernelQueues(starts=starts, pulls=_PULLS, ends=max(_LEAST_ENDS, starts))
+        roster = KernelIndex(is_complete=False)
         self._is_native = is_marked_native(settings.data) and backend.name == "process"
         self._sampler = _sampler(settings, backend, self._accelerators, portal)
         links = GuestLinks(backend.guests)
@@ -128,7 +128,7 @@ class AgentRuntime:
         self._ports = Ports(backend.services, links) if backend.services else None
         self.kernels.ask_readiness_of(self._listens)
 
-    def _make_sync_loop(self, portal: Portal, roster: Roster, machine: Machine, manifests: Manifests) -> SyncLoop:
+    def _make_sync_loop(self, portal: Portal, roster: KernelIndex, machine: Machine, manifests: Manifests) -> SyncLoop:
         return SyncLoop(
             self._backend,
             portal,

@@ -23,7 +23,7 @@ from backendai.agent.backends.base import (
     StartFailed,
 )
 from backendai.agent.backends.shared.slow_machine import with_cause
-from backendai.agent.kernel_index import Roster
+from backendai.agent.kernel_index import KernelIndex
 from backendai.agent.kernel_queues import Claim, Move
 from backendai.agent.loop.ends import Ends
 from backendai.agent.portal.client import Portal, PortalRefused, PortalUnreachable
@@ -56,7 +56,7 @@ class Starts:
         self,
         backend: Backend,
         portal: Portal,
-        roster: Roster,
+        roster: KernelIndex,
         ends: Ends,
         *,
         agent: str,

@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable
 
 from backendai.agent.backends.base import Backend, BackendError
-from backendai.agent.kernel_index import Roster
-from backendai.agent.kernel_queues import Lanes
+from backendai.agent.kernel_index import KernelIndex
+from backendai.agent.kernel_queues import KernelQueues
 from backendai.agent.loop.epoch import EpochGuard
 from backendai.agent.loop.kernels import Kernels
 from backendai.agent.loop.machine import Machine
@@ -42,8 +42,8 @@ class SyncLoop:
         portal: Portal,
         kernels: Kernels,
         *,
-        lanes: Lanes,
-        roster: Roster,
+        lanes: KernelQueues,
+        roster: KernelIndex,
         machine: Machine,
         epoch: EpochGuard,
         manifests: Manifests,

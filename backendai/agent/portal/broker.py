@@ -24,7 +24,7 @@ _ASK_AGAIN_SECONDS = 3.0
 _ASK_REFUSED_AGAIN_SECONDS = 300.0
 
 
-class BrokerDoor(Protocol):
+class BrokerProxy(Protocol):
     """The portal's method that ``BrokerAccess`` calls."""
 
     def open_broker(self, up: BrokerUp) -> BrokerDown:
@@ -52,7 +52,7 @@ class BrokerAccess:
     def __init__(
         self,
         data: Path,
-        portal: BrokerDoor,
+        portal: BrokerProxy,
         *,
         token: str,
         told: str = "",

@@ -43,7 +43,7 @@ _SESSION = ("status", "result", "status_reason", "status_data")
 
 
 @dataclass(slots=True)
-class Picture:
+class RunsReading:
     """The unfinished runs, oldest first, what is to be decided about each, and how many sessions of each owner have no
     agent yet. ``has_more``: what was carried out opens more than this picture shows."""
 
@@ -55,11 +55,11 @@ class Picture:
     has_more: bool = False
 
 
-def read_picture(now: datetime, run_ids: Sequence[UUID] | None = None) -> Picture:
+def read_picture(now: datetime, run_ids: Sequence[UUID] | None = None) -> RunsReading:
     """Return the unfinished runs, or these of them; at most seven queries."""
     unfinished = Run.objects.unfinished().select_related("owner").order_by("created_at", "pk")
     runs = {run.pk: run for run in (unfinished if run_ids is None else unfinished.filter(pk__in=among(run_ids)))}
-    picture = Picture(now, runs, {}, {}, Counter())
+    picture = RunsReading(now, runs, {}, {}, Counter())
     if not runs:
         return picture
     # Requests and values of a large array are a megabyte, which only a launch reads.
@@ -167,7 +167,7 @@ def _released(ids: Any) -> QuerySet[Task, Any]:
     return rows.values_list("pk", "step", "attempt", "index", *(f"session__{name}" for name in _SESSION))
 
 
-def _ended(rows: Iterable[tuple[Any, ...]], picture: Picture) -> dict[UUID, list[Ended]]:
+def _ended(rows: Iterable[tuple[Any, ...]], picture: RunsReading) -> dict[UUID, list[Ended]]:
     found: dict[UUID, list[Ended]] = defaultdict(list)
     for pk, step_id, attempt, _, status, result, code, data in rows:
         if status is not None and status not in TERMINAL:

@@ -31,7 +31,7 @@ _BLIND_TO_THE_PAST = _BLIND_TO_SHARES | {"drf"}
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class GroupReading:
     """The snapshot of a group. ``broken``: the ids of pending sessions that cannot be read, with the errors.
     ``is_partial``: more sessions are pending than one pass considers."""
 
@@ -58,13 +58,13 @@ def read_snapshot(
 
 def read_picture(
     group: ResourceGroup, now: datetime, *, even_if_idle: bool = False, newcomers: Sequence[Newcomer] = ()
-) -> Picture:
+) -> GroupReading:
     """Return the scheduler's snapshot of the group, and the ids of sessions that cannot be read, with the errors. Same
     parameters as ``read_snapshot``."""
     queue = read_queue(group, now, newcomers)
     rules = rules_of(group)
     if queue is None and not even_if_idle:
-        return Picture(Snapshot(now=now, group=group.name, agents=(), pending=(), rules=rules))
+        return GroupReading(Snapshot(now=now, group=group.name, agents=(), pending=(), rules=rules))
     rows = read_agent_rows(group)
     made_here = queue.built_here if queue else {}
     short = queue is not None and any(not row.fetches for row in rows)
@@ -88,7 +88,7 @@ def read_picture(
         running=read_running(group) if rules.backfill else (),
         networks=Networks(*networks_left()) if any(map(needs_network, sessions)) else None,
     )
-    return Picture(snapshot, broken, is_partial=queue is not None and queue.is_partial)
+    return GroupReading(snapshot, broken, is_partial=queue is not None and queue.is_partial)
 
 
 def _capacity(agents: Iterable[AgentView]) -> Slots:

@@ -12,7 +12,7 @@ from backendai.base.core.messages import Message
 from backendai.domain.cluster.app_domains import COMMON_LABEL, app_domain_of, origin_of
 from backendai.domain.serving.measures import Reading, quantile, spans_of
 from backendai.domain.serving.models import Endpoint, ProxyReading, Replica
-from backendai.domain.serving.reading import ObservedReplica, Picture, read_picture
+from backendai.domain.serving.reading import EndpointsReading, ObservedReplica, read_picture
 from backendai.domain.serving.services.acting import Decision, decide
 from backendai.domain.usage.samples import accelerator_parts
 from backendai.scheduler.serving.health import Health, health_of
@@ -150,7 +150,7 @@ def _point(
     )
 
 
-def _shown(endpoint: Endpoint, picture: Picture, replicas: Sequence[ObservedReplica]) -> EndpointSummary:
+def _shown(endpoint: Endpoint, picture: EndpointsReading, replicas: Sequence[ObservedReplica]) -> EndpointSummary:
     view = picture.views[endpoint.pk]
     # The picture's row has its revisions at hand; the one that came may have less.
     row = picture.endpoints[endpoint.pk]

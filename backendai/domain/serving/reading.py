@@ -67,7 +67,7 @@ class ObservedReplica:
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class EndpointsReading:
     """All endpoints that have something to do, as one look saw them."""
 
     now: datetime
@@ -79,7 +79,7 @@ class Picture:
     versions: Mapping[tuple[UUID, str], int]  # endpoint and proxy → the version in the proxy's table
 
 
-def read_picture(now: datetime, endpoint_ids: Collection[UUID] | None = None) -> Picture:
+def read_picture(now: datetime, endpoint_ids: Collection[UUID] | None = None) -> EndpointsReading:
     """Return all endpoints that are not over (or these alone). Eight queries, however many there are; two more where
     a rule looks at accelerators."""
     rows = Endpoint.objects.unfinished() if endpoint_ids is None else Endpoint.objects.filter(pk__in=endpoint_ids)
@@ -110,7 +110,7 @@ def read_picture(now: datetime, endpoint_ids: Collection[UUID] | None = None) ->
             load=replace(load, peak=highest(peaks[pk], now)),
             rules=_rule_views(rules[pk], readings[pk][0], ready, _mean_gpu(own[pk], gpu), now),
         )
-    return Picture(now, endpoints, views, seen, peaks, proxies, versions)
+    return EndpointsReading(now, endpoints, views, seen, peaks, proxies, versions)
 
 
 def order_of(endpoint: Endpoint) -> DesiredState:

@@ -52,7 +52,7 @@ class StorageSilent(FileServerError):
         super().__init__(message, status=_UNAVAILABLE, code=code, **details)
 
 
-class Line:
+class StorageLine:
     """The calls of this process to one address, with their limits."""
 
     def __init__(self) -> None:
@@ -85,15 +85,15 @@ class Line:
             self._slots.release()
 
 
-_lines: dict[str, Line] = {}
+_lines: dict[str, StorageLine] = {}
 _lines_lock = threading.Lock()
 _pool = urllib3.PoolManager(num_pools=32, maxsize=MOST_AT_ONCE, retries=urllib3.Retry(0, redirect=False))
 
 
-def line_to(address: str) -> Line:
+def line_to(address: str) -> StorageLine:
     """Return the limits of calls that all clients of this address in this process share."""
     with _lines_lock:
-        return _lines.setdefault(address, Line())
+        return _lines.setdefault(address, StorageLine())
 
 
 class FileServerClient:

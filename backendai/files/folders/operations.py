@@ -13,7 +13,7 @@ from uuid import UUID
 from aiohttp import web
 
 from backendai.files.folders.progress import Progress, Stopped
-from backendai.files.http.serving import Asked, admit
+from backendai.files.http.serving import TicketedRequest, admit
 from backendai.files.refusals import Refusal, StorageSilent, as_refusal
 
 ANSWERED_WITHIN = 2.0  # seconds; the portal's timeout is 3
@@ -39,7 +39,7 @@ class Operations:
     def __init__(self) -> None:
         self._known: dict[str, Operation] = {}
 
-    def begin(self, asked: Asked, work: Work) -> Operation:
+    def begin(self, asked: TicketedRequest, work: Work) -> Operation:
         """Start an operation and return it. Raises a Refusal if very many are running."""
         self._forget_old()
         if sum(one.ended_at is None for one in self._known.values()) >= _MOST_UNDER_WAY:
@@ -80,7 +80,7 @@ def add_routes(router: web.UrlDispatcher) -> None:
     router.add_delete(one, stop)
 
 
-async def carry_out(request: web.Request, asked: Asked, work: Work) -> web.Response:
+async def carry_out(request: web.Request, asked: TicketedRequest, work: Work) -> web.Response:
     """Run the work and return its result; after 2 s, return 202 with its progress instead."""
     if asked.host.silent:
         raise StorageSilent(asked.host.name)

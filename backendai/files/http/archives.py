@@ -20,7 +20,7 @@ from backendai.files.entries.tar_reading import Member, TarReader
 from backendai.files.entries.tree import FolderTree
 from backendai.files.entries.unpacking import Item, Outcome
 from backendai.files.http.contents import SAFETY, disposition
-from backendai.files.http.serving import ANSWER_STARTED, Asked, admit, query_paths, switch
+from backendai.files.http.serving import ANSWER_STARTED, TicketedRequest, admit, query_paths, switch
 from backendai.files.limits.quota import NOTHING, Amount
 from backendai.files.refusals import Refusal
 
@@ -94,7 +94,7 @@ class _Batch:
     """Members of an archive that are moved to their paths together. ``rooms``: the space reserved for the large
     members."""
 
-    def __init__(self, asked: Asked, overwrite: str, rooms: AsyncExitStack) -> None:
+    def __init__(self, asked: TicketedRequest, overwrite: str, rooms: AsyncExitStack) -> None:
         self.asked, self.rooms, self._overwrite = asked, rooms, overwrite
         self._items: list[Item] = []
         self._bytes = 0

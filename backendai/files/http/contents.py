@@ -15,7 +15,7 @@ from backendai.files.entries import content
 from backendai.files.entries.content import LARGEST_TEXT, OpenedFile
 from backendai.files.entries.media import media_type
 from backendai.files.http.receiving import receive
-from backendai.files.http.serving import ANSWER_STARTED, Asked, admit, query_path, switch
+from backendai.files.http.serving import ANSWER_STARTED, TicketedRequest, admit, query_path, switch
 from backendai.files.limits.quota import Amount
 from backendai.files.refusals import Refusal
 
@@ -60,7 +60,7 @@ async def download(request: web.Request) -> web.StreamResponse:
     return response
 
 
-async def send(asked: Asked, response: web.StreamResponse, file: io.FileIO, start: int, end: int) -> None:
+async def send(asked: TicketedRequest, response: web.StreamResponse, file: io.FileIO, start: int, end: int) -> None:
     """Send the bytes of an open file. If the file has become shorter, the connection breaks off."""
     while start < end:
         data = await asked.host.run(content.read_at, file, start, min(_CHUNK, end - start))

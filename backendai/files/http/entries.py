@@ -21,7 +21,7 @@ from backendai.files.folders import trash
 from backendai.files.folders.operations import Result, carry_out
 from backendai.files.folders.progress import Progress
 from backendai.files.http.serving import (
-    Asked,
+    TicketedRequest,
     admit,
     body_path,
     listed_path,
@@ -172,18 +172,20 @@ def _hide_all(tree: FolderTree) -> list[bytes]:
     return trash.hide_all(tree)
 
 
-def _removing(asked: Asked, hidden: list[bytes]) -> web.Response:
+def _removing(asked: TicketedRequest, hidden: list[bytes]) -> web.Response:
     """Return the number of purged items, and delete them from disk afterwards."""
     asked.server.later(_remove(asked, hidden))
     return web.json_response({"removed": len(hidden)}, status=202)
 
 
-async def _remove(asked: Asked, hidden: list[bytes]) -> None:
+async def _remove(asked: TicketedRequest, hidden: list[bytes]) -> None:
     await asked.run_in_background("remove", trash.remove_hidden, hidden)
     asked.wrote()
 
 
-async def _copy(asked: Asked, source: Parts, target: Parts, taken: Mapping[str, bool], progress: Progress) -> Parts:
+async def _copy(
+    asked: TicketedRequest, source: Parts, target: Parts, taken: Mapping[str, bool], progress: Progress
+) -> Parts:
     """Copy an entry and return the path of the copy; the bytes of a failed copy are not counted."""
     amount = await asked.run_in_background("operation", entries.amount_below, source)
     progress.total_bytes = amount.bytes

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from backendai.files.folders import cloning, lifecycle
 from backendai.files.folders.jobs import Jobs
-from backendai.files.http.serving import Asked, admit, read_body, whole
+from backendai.files.http.serving import TicketedRequest, admit, read_body, whole
 from backendai.files.limits import project_quota
 from backendai.files.refusals import Refusal, StorageSilent, as_refusal
 
@@ -131,7 +131,7 @@ async def list_folders(request: web.Request) -> web.Response:
     return web.json_response(await asked.host.run_long(lifecycle.list_folders, after=after, limit=limit))
 
 
-async def _change_meta(request: web.Request, asked: Asked, told: dict[str, Any]) -> web.Response:
+async def _change_meta(request: web.Request, asked: TicketedRequest, told: dict[str, Any]) -> web.Response:
     has_joined = await asked.host.run(lifecycle.change_meta, asked.folder_id, asked.ticket.version, told)
     if has_joined:  # a measurement adds existing files to the quota project
         request.app[JOBS].measure(asked.host, asked.folder_id)

@@ -13,14 +13,14 @@ from backendai.base.paths.beneath import Parts
 from backendai.files.entries import content
 from backendai.files.entries.content import Draft
 from backendai.files.entries.listing import etag_of
-from backendai.files.http.serving import Asked
+from backendai.files.http.serving import TicketedRequest
 from backendai.files.limits.quota import Amount
 from backendai.files.refusals import Refusal
 
 CHUNK = 2**20
 
 
-async def receive(asked: Asked, request: web.Request, parts: Parts, *, overwrite: bool) -> tuple[str, int]:
+async def receive(asked: TicketedRequest, request: web.Request, parts: Parts, *, overwrite: bool) -> tuple[str, int]:
     """Save a request's body as the file at a path; returns etag and size. Refuses with 507, even during the upload."""
     replaced = parts if overwrite else None
     async with asked.room(Amount(request.content_length or 0, 1), replaced=replaced) as room:
@@ -56,7 +56,7 @@ async def chunks(stream: StreamReader, size: int = CHUNK) -> AsyncIterator[bytes
         yield b"".join(pieces)
 
 
-async def _throw_away(asked: Asked, draft: Draft, written: int) -> None:
+async def _throw_away(asked: TicketedRequest, draft: Draft, written: int) -> None:
     asked.server.ledger.forget(asked.folder_id, Amount(written))
     with contextlib.suppress(Exception):  # the first error is raised; a sweep deletes leftovers
         await asked.run(content.discard, draft)

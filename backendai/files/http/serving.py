@@ -76,7 +76,7 @@ ANSWER_STARTED: web.RequestKey[bool] = web.RequestKey("started", bool)  # the re
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class TicketedRequest:
     """A request with a valid ticket for a folder of a host."""
 
     server: Server
@@ -148,7 +148,7 @@ def read_limit(tree: FolderTree, replaced: Parts | None) -> Held:
     return Held(tree.meta, read_size(tree.base), freed)
 
 
-def admit(request: web.Request, rights: TicketRights) -> Asked:
+def admit(request: web.Request, rights: TicketRights) -> TicketedRequest:
     """Return the request's folder and host. Refuses with 401 without a valid ticket, and with 403 if the ticket lacks
     the rights or names another folder."""
     server = request.app[SERVER]
@@ -168,7 +168,7 @@ def admit(request: web.Request, rights: TicketRights) -> Asked:
     if not ticket.allows(rights):
         raise Refusal(403, "not-allowed", f"This needs the right to {rights}; you have the right to {ticket.rights}.")
     VISITOR.set(ticket.account or ("" if ticket.allows("manage") else str(ticket.folder_id)))  # "": the portal itself
-    return Asked(server, host, ticket)
+    return TicketedRequest(server, host, ticket)
 
 
 def query_path(request: web.Request) -> Parts:

@@ -18,7 +18,7 @@ from backendai.base.paths.beneath import Parts
 from backendai.files.entries import uploads
 from backendai.files.entries.uploads import Upload
 from backendai.files.http.receiving import chunks
-from backendai.files.http.serving import Asked, admit, read_body, taken_name, whole
+from backendai.files.http.serving import TicketedRequest, admit, read_body, taken_name, whole
 from backendai.files.limits.quota import Amount, Room
 from backendai.files.refusals import Refusal
 
@@ -129,7 +129,7 @@ async def remove(request: web.Request) -> web.Response:
     return web.Response(status=204, headers=_COMMON)
 
 
-async def _finish(asked: Asked, upload: Upload) -> None:
+async def _finish(asked: TicketedRequest, upload: Upload) -> None:
     """Move the file of a complete upload to its path, if a crash or a refusal prevented that.
 
     Clients send no further request, as they take a complete offset for success.
@@ -138,12 +138,12 @@ async def _finish(asked: Asked, upload: Upload) -> None:
         asked.wrote(freed=await asked.run(uploads.finish, upload, now=asked.now))
 
 
-def _state_of(asked: Asked, upload: Upload) -> web.Response:
+def _state_of(asked: TicketedRequest, upload: Upload) -> web.Response:
     told = {"Upload-Offset": str(upload.offset), "Upload-Length": str(upload.length)}
     return web.Response(headers={**_COMMON, **told, **_expires(asked)})
 
 
-async def _take_in(asked: Asked, request: web.Request, upload: Upload, file: io.FileIO) -> Upload:
+async def _take_in(asked: TicketedRequest, request: web.Request, upload: Upload, file: io.FileIO) -> Upload:
     """Append a request's body to an upload; bytes received before a broken connection are kept."""
     replaced = upload.parts if upload.overwrite else None
     async with asked.room(Amount(upload.length - upload.offset), replaced=replaced) as room:
@@ -156,7 +156,7 @@ async def _refuse_more(request: web.Request, upload: Upload) -> None:
         raise _too_large(upload)
 
 
-async def _write(asked: Asked, request: web.Request, upload: Upload, file: io.FileIO, room: Room) -> Upload:
+async def _write(asked: TicketedRequest, request: web.Request, upload: Upload, file: io.FileIO, room: Room) -> Upload:
     at, synced = upload.offset, upload.offset
     try:
         async for data in chunks(request.content):
@@ -180,7 +180,7 @@ def _too_large(upload: Upload) -> Refusal:
     return Refusal(413, "too-large", f"More than the {upload.length} bytes that were announced have come.")
 
 
-def _admit(request: web.Request) -> Asked:
+def _admit(request: web.Request) -> TicketedRequest:
     if request.headers.get("Tus-Resumable") != _VERSION:
         raise Refusal(412, "bad-version", f"Send Tus-Resumable: {_VERSION}.")
     return admit(request, "edit")
@@ -202,5 +202,5 @@ def _read_metadata(told: str) -> tuple[Parts, dict[str, bool]]:
     return beneath.parse(values["path"]), taken_name(texts)
 
 
-def _expires(asked: Asked) -> dict[str, str]:
+def _expires(asked: TicketedRequest) -> dict[str, str]:
     return {"Upload-Expires": formatdate(asked.now + uploads.KEPT_SECONDS, usegmt=True)}

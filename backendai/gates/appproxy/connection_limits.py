@@ -22,7 +22,7 @@ MOST_OF_ADDRESS = 1000
 _SHARE = 4  # of the files that the process may open: no address gets more than one in four
 
 
-class PatientServer(web.Server):
+class LimitedServer(web.Server):
     """Counts connections by address. Configured proxies have no limit, as all visitors connect through them."""
 
     def __init__(self, handler: Any, *, handler_cancellation: bool, **options: Any) -> None:
@@ -36,7 +36,7 @@ class PatientServer(web.Server):
     def __call__(self) -> web.RequestHandler:
         """Return the protocol object of a new connection."""
         loop = asyncio.get_running_loop()
-        return PatientHandler(self, loop=loop, keepalive_timeout=IDLE_SECONDS, **self._options)
+        return LimitedHandler(self, loop=loop, keepalive_timeout=IDLE_SECONDS, **self._options)
 
     def enter(self, address: str) -> bool:
         """Count a connection, and return whether it may stay. Each call needs a ``leave``."""
@@ -65,12 +65,12 @@ class PatientServer(web.Server):
         return any(found in network for network in self._proxies)
 
 
-class PatientHandler(web.RequestHandler):
+class LimitedHandler(web.RequestHandler):
     """One connection. ``begin`` must be called when its first request has arrived. ``caller``: a name for the one
     client that sends its requests; empty for a configured proxy, which sends those of many.
     """
 
-    def __init__(self, server: PatientServer, **options: Any) -> None:
+    def __init__(self, server: LimitedServer, **options: Any) -> None:
         super().__init__(server, **options)
         self._server = server
         self.caller = ""

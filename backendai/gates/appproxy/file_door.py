@@ -42,7 +42,7 @@ _PREFLIGHT_SECONDS = 600
 _Form = MultiDictProxy[str | bytes | bytearray | FileField]
 
 
-class FileDoor:
+class FileHandler:
     """Answers requests to host names of folders."""
 
     def __init__(self, guard: AppGuard, relay: FileRelay) -> None:

@@ -17,8 +17,8 @@ from backendai.domain.compute.services.apps.of_session import CODE_SECONDS, ENTE
 from backendai.domain.storage.file_origins import folders_at
 from backendai.gates.appproxy import output_page, pages
 from backendai.gates.appproxy.endpoints.common import is_common
-from backendai.gates.appproxy.endpoints.handler import EndpointDoor
-from backendai.gates.appproxy.file_door import FileDoor, entered
+from backendai.gates.appproxy.endpoints.handler import EndpointHandler
+from backendai.gates.appproxy.file_door import FileHandler, entered
 from backendai.gates.appproxy.guard import AppGuard
 from backendai.gates.appproxy.headers import comes_from_elsewhere, own_cookies, set_cookie
 from backendai.gates.appproxy.hosts import app_host
@@ -51,14 +51,19 @@ _UNSURE = Message("Your sign-in could not be checked. Try again in a moment.")
 _ENDED = frozenset({"session-ended"})
 
 
-class Door:
+class AppHandler:
     """Answers every request of the app proxy.
 
     ``guard`` checks access, ``relay`` forwards to apps, ``files`` to file servers and ``endpoints`` to replicas.
     """
 
     def __init__(
-        self, guard: AppGuard, relay: Relay, nodes: aiohttp.ClientSession, files: FileDoor, endpoints: EndpointDoor
+        self,
+        guard: AppGuard,
+        relay: Relay,
+        nodes: aiohttp.ClientSession,
+        files: FileHandler,
+        endpoints: EndpointHandler,
     ) -> None:
         self._guard, self._relay, self._nodes, self._files = guard, relay, nodes, files
         self._endpoints = endpoints

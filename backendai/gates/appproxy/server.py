@@ -15,13 +15,13 @@ from aiohttp.http_exceptions import HttpProcessingError
 from django.conf import settings
 
 from backendai.domain.compute.services.records.traffic import meter
-from backendai.gates.appproxy.connection_limits import PatientHandler, PatientServer
-from backendai.gates.appproxy.endpoints.handler import EndpointDoor
+from backendai.gates.appproxy.connection_limits import LimitedHandler, LimitedServer
+from backendai.gates.appproxy.endpoints.handler import EndpointHandler
 from backendai.gates.appproxy.endpoints.service import Endpoints, usual_name
-from backendai.gates.appproxy.file_door import FileDoor
+from backendai.gates.appproxy.file_door import FileHandler
 from backendai.gates.appproxy.file_relay import FileRelay
 from backendai.gates.appproxy.guard import AppGuard
-from backendai.gates.appproxy.handler import Door
+from backendai.gates.appproxy.handler import AppHandler
 from backendai.gates.appproxy.headers import keep_bytes
 from backendai.gates.appproxy.relay import Relay, waits_to_send
 
@@ -47,11 +47,11 @@ class _NoBadRequests(logging.Filter):
 _http_logger.addFilter(_NoBadRequests())
 
 
-def _started_answer(door: Door) -> Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]:
+def _started_answer(door: AppHandler) -> Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]:
     """Return the handler for requests whose headers have arrived."""
 
     async def handle(request: web.BaseRequest) -> web.StreamResponse:
-        if isinstance(request.protocol, PatientHandler):
+        if isinstance(request.protocol, LimitedHandler):
             request.protocol.begin()
         response = await door.handle(request)
         if waits_to_send(request):  # it may leave the body out, and what it sends next would be taken for that
@@ -69,9 +69,9 @@ async def serving(listener: socket.socket) -> AsyncIterator[None]:
     nodes = aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar())
     port = listener.getsockname()[1]
     endpoints = Endpoints(usual_name(port), settings.DATA_DIR / f"endpoints-{port}.json")
-    endpoint_door = EndpointDoor(endpoints)
-    door = Door(guard, relay, nodes, FileDoor(guard, file_relay), endpoint_door)
-    server = PatientServer(
+    endpoint_door = EndpointHandler(endpoints)
+    door = AppHandler(guard, relay, nodes, FileHandler(guard, file_relay), endpoint_door)
+    server = LimitedServer(
         _started_answer(door),
         handler_cancellation=True,
         access_log=None,

@@ -10,7 +10,7 @@ from typing import Any
 import asyncssh
 
 from backendai.gates.sshgate.link import Link
-from backendai.gates.sshgate.visit import Use, Visit
+from backendai.gates.sshgate.visit import ForwardUse, Visit
 
 _HERE = frozenset({"localhost", "localhost.localdomain", "ip6-localhost"})
 LONGEST_PATH = 107
@@ -20,7 +20,7 @@ class Forward(asyncssh.SSHTCPSession[bytes]):
     """Relays one channel to one port; also to one socket of a path."""
 
     def __init__(self, visit: Visit, link: Link) -> None:
-        self._visit, self._link, self._use = visit, link, Use()
+        self._visit, self._link, self._use = visit, link, ForwardUse()
         self._is_done = self._has_ended = self._has_client_ended = False
 
     def connection_made(self, chan: Any) -> None:

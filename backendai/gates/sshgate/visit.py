@@ -160,7 +160,7 @@ def greeting(target: ShellTarget, now: datetime) -> str:
     return f"{where} It ends in {describe_duration(target.ends_at - now)}."
 
 
-class Use:
+class ForwardUse:
     """Whether a forward is used: more came from its client within a minute than an idle editor sends."""
 
     def __init__(self) -> None:

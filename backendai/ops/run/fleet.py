@@ -82,7 +82,7 @@ def web_program(choice: Choice) -> Program:
     options = {
         "--host": choice.host,
         "--port": str(choice.port),
-        "--http": "backendai.portal.http.timeouts:PatientHttp",
+        "--http": "backendai.portal.http.timeouts:HttpWithTimeouts",
         "--limit-concurrency": str(_MOST_CONNECTIONS),
         "--ws": "websockets-sansio",
         "--ws-max-size": str(_MOST_WEBSOCKET_BYTES),

@@ -37,7 +37,7 @@ class _OneLine(logging.Filter):
 logging.getLogger("uvicorn.error").addFilter(_OneLine())
 
 
-class PatientHttp(HttpToolsProtocol):
+class HttpWithTimeouts(HttpToolsProtocol):
     """Closes connections whose head is incomplete after some time or too large, and those whose body or reader is
     too slow."""
 

@@ -47,7 +47,7 @@ def note_answer() -> None:
         logger.info("the database answers again")
 
 
-class PatientTask(Task):
+class OutageTask(Task):
     """A task that ends without a traceback during a database outage. The next tick runs it again."""
 
     abstract = True

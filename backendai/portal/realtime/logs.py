@@ -30,7 +30,7 @@ _ON_NODE = frozenset({Status.CREATING, Status.RUNNING, Status.TERMINATING})
 
 
 @dataclass(frozen=True, slots=True)
-class KeptLog:
+class StoredLog:
     """The stored output of an ended kernel."""
 
     content: bytes
@@ -56,7 +56,7 @@ class LogConsumer(RelayConsumer):
         if isinstance(found, Address) and response is None:
             found = await database_sync_to_async(_kept)(*wanted)
         await self.accept()
-        if isinstance(found, KeptLog):
+        if isinstance(found, StoredLog):
             self.start_pump(self._send_kept(found))
         elif response is not None:
             self.start_pump(self._follow(response))
@@ -93,7 +93,7 @@ class LogConsumer(RelayConsumer):
             await self.send(bytes_data=piece)
         return ENDED, Message("The output has ended.")
 
-    async def _send_kept(self, log: KeptLog) -> tuple[int, str]:
+    async def _send_kept(self, log: StoredLog) -> tuple[int, str]:
         content = log.content
         if tail := number_in(self.query, "tail", most=_MOST_LINES):
             content = last_lines(content, tail)
@@ -104,7 +104,7 @@ class LogConsumer(RelayConsumer):
         return ENDED, Message("The output has ended.")
 
 
-def _address_or_log(credentials: Credentials, session_id: UUID, kernel_id: str | None) -> Address | KeptLog:
+def _address_or_log(credentials: Credentials, session_id: UUID, kernel_id: str | None) -> Address | StoredLog:
     kernel = find_kernel(credentials, session_id, kernel_id)
     if kernel.status in _ON_NODE and kernel.agent is not None:
         return address_of(kernel, "log")
@@ -118,11 +118,11 @@ def _address_for(credentials: Credentials, session_id: UUID, kernel_id: str | No
     return address_of(kernel, "log")
 
 
-def _kept(credentials: Credentials, session_id: UUID, kernel_id: str | None) -> KeptLog:
+def _kept(credentials: Credentials, session_id: UUID, kernel_id: str | None) -> StoredLog:
     return _kept_log(find_kernel(credentials, session_id, kernel_id))
 
 
-def _kept_log(kernel: Kernel) -> KeptLog:
+def _kept_log(kernel: Kernel) -> StoredLog:
     if kernel.status not in TERMINAL | {Status.TERMINATING}:
         raise Refusal(NOT_RUNNING, Message("The kernel has not started yet."))
     kept, why = saved_log(kernel), Message("The output of this kernel was not kept.")
@@ -131,4 +131,4 @@ def _kept_log(kernel: Kernel) -> KeptLog:
         kept = (b"", False) if why == EMPTY else None
     if kept is None:
         raise Refusal(NOT_RUNNING, why)
-    return KeptLog(*kept)
+    return StoredLog(*kept)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from backendai.agent.accelerators.base import Accelerator, Device, Found, Grant, Part, Use
+from backendai.agent.accelerators.base import Accelerator, Device, Found, Grant, MeasuredUse, Part
 from backendai.agent.accelerators.cuda_grant import Mps, grant_to_container, grant_to_process
 
 
@@ -18,7 +18,7 @@ class TwoGpus(Accelerator):
         devices = [Device(f"GPU-{number}", "cuda.device", "H200", 2**37, number=number) for number in range(self.count)]
         return Found(tuple(devices), is_present=True)
 
-    def samples(self, devices: Sequence[Device]) -> dict[str, Use]:
+    def samples(self, devices: Sequence[Device]) -> dict[str, MeasuredUse]:
         return {}
 
     def container(self, parts: Sequence[Part]) -> Grant:

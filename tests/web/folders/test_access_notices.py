@@ -23,7 +23,7 @@ from backendai.domain.catalog.shares import share_image, take_back_image
 from backendai.domain.compute.services.notices.mails import has_access_mails, send_access_mails
 from backendai.domain.storage.models import Folder, FolderGrant
 from backendai.domain.storage.services import set_override, share_folder, transfer_folders, trash_folder
-from backendai.domain.templates.services.publishing import TemplateWish, create_template, delete_template
+from backendai.domain.templates.services.publishing import TemplateDraft, create_template, delete_template
 from backendai.portal.loops.mail_texts import access_mail
 from tests.cast import Cast
 from tests.factories import make_image
@@ -84,7 +84,7 @@ def test_whatever_else_somebody_gives_is_told_and_taken_back(cast: Cast, data: F
     Membership.objects.filter(user=cast.alice).update(role="admin")
     share_image(cast.alice, image, cast.project.pk, now=now)
     template = create_template(
-        cast.alice, TemplateWish("train", scope="project", project="vision"), "image: python", now=now
+        cast.alice, TemplateDraft("train", scope="project", project="vision"), "image: python", now=now
     )
     set_member_role(cast.dana, cast.project, cast.bob, "admin")
     change_user(cast.dana, cast.bob, {"role": "admin"}, now=now)

@@ -47,11 +47,11 @@ from backendai.agent.backends.docker.networks import cluster as docker_cluster
 from backendai.agent.backends.docker.networks.firewall import Firewall
 from backendai.agent.backends.docker.networks.holder import Holders
 from backendai.agent.backends.docker.networks.network import Networks
-from backendai.agent.backends.docker.networks.pool_marks import Marks
+from backendai.agent.backends.docker.networks.pool_marks import PoolMarks
 from backendai.agent.backends.docker.networks.prepared import WarmNetworks
 from backendai.agent.backends.docker.notes import missing_runtime, notes_of
 from backendai.agent.backends.docker.services import DockerServices
-from backendai.agent.backends.docker.start import Starter
+from backendai.agent.backends.docker.start import DockerStarter
 from backendai.agent.backends.docker.terminal import Terminals
 from backendai.agent.backends.docker.usage import ContainerUsage
 from backendai.agent.backends.readings import Reading
@@ -95,7 +95,7 @@ class DockerBackend(MountingContainers, Imaging, Committing, Streaming, Measurin
         self._accelerators, self._info = accelerators or Accelerators(), dict[str, Any]()
         self._networks = Networks(self._engine, os.environ.get("BACKENDAI_NETWORK_POOL"))
         self._holders = Holders(self._engine, self._networks.shared)
-        marks = Marks(data.absolute() / "networks")
+        marks = PoolMarks(data.absolute() / "networks")
         self._warm = WarmNetworks(self._engine, self._holders, marks, size=warm_networks, info=self._engine_info)
         self._firewall = Firewall(shielded)
         self._scratch = Scratch(data.absolute() / "scratch", self._engine.socket_path)
@@ -109,8 +109,8 @@ class DockerBackend(MountingContainers, Imaging, Committing, Streaming, Measurin
         self._setting_up, self._is_set_up, self._streams = threading.Lock(), False, set[Any]()
         self._starter = self._new_starter()
 
-    def _new_starter(self) -> Starter:
-        return Starter(
+    def _new_starter(self) -> DockerStarter:
+        return DockerStarter(
             self._engine,
             self._networks,
             self._holders,

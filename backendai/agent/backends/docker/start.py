@@ -82,7 +82,7 @@ class _CannotJoin(Exception):
     """The kernel did not start in a holder's network; it never ran, and its container was removed."""
 
 
-class Starter:
+class DockerStarter:
     """Starts kernels. ``info`` returns the engine's description; ``remove`` ends and removes a kernel; ``sizes_layers``
     returns whether the engine seems able to limit writable layers."""
 

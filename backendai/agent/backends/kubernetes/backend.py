@@ -31,7 +31,7 @@ from backendai.agent.backends.kubernetes.notes import notes_of_pods, pool_notes
 from backendai.agent.backends.kubernetes.pods import Pods
 from backendai.agent.backends.kubernetes.room import Pool
 from backendai.agent.backends.kubernetes.services import PodServices
-from backendai.agent.backends.kubernetes.start import Starter
+from backendai.agent.backends.kubernetes.start import KubernetesStarter
 from backendai.agent.backends.kubernetes.state import is_kernel, kernel_of, runs, sighting
 from backendai.agent.backends.kubernetes.terminal import Terminals
 from backendai.agent.backends.kubernetes.usage import PodUsage
@@ -124,7 +124,7 @@ class KubernetesBackend(MountingPods, Imaging, Streaming, Measuring):
         self._pods = Pods(self.api, self._ours, self._feed, self._logs)
         self._images = PoolImages(self.api, self._ours, settings, listed=self.pool.images, nodes=self.pool.selector)
         self._folders = PodFolders(self.api, settings.storage, hosts or StorageHosts())
-        self._starter = Starter(self._pods, self.pool, settings, self._images, self._folders)
+        self._starter = KubernetesStarter(self._pods, self.pool, settings, self._images, self._folders)
         self._terminals, self._usage = Terminals(self.api, self._pods.running), PodUsage(self.api)
         self._feed.on_over = self._terminals.over
         self.guests = self._guests = PodGuests(self.api, self._pods.running, data.absolute() / "guests")

@@ -68,9 +68,9 @@ class Logs:
         async for piece in pieces:
             yield piece
 
-    def keep(self, kernel_id: UUID) -> Keeper:
+    def keep(self, kernel_id: UUID) -> LogCache:
         """Return a reader of the log, from now to its end."""
-        return Keeper(self._api, kernel_id, self._kept(kernel_id))
+        return LogCache(self._api, kernel_id, self._kept(kernel_id))
 
     def drop(self, kernel_id: UUID) -> None:
         """Delete the saved log. Does nothing if there is none."""
@@ -100,7 +100,7 @@ class Logs:
             raise
 
 
-class Keeper:
+class LogCache:
     """Reads one log to its end in a thread, and saves its last bytes."""
 
     def __init__(self, api: Api, kernel_id: UUID, path: Path) -> None:

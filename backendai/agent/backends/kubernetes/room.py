@@ -41,7 +41,7 @@ _RESOURCES = {"cpu": "cpu", "mem": "memory"}
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class PoolSnapshot:
     """``nodes``: None if they are not readable. ``quota``: the namespace's limit; None: no limit."""
 
     nodes: list[dict[str, Any]] | None = None
@@ -58,11 +58,11 @@ class Pool:
 
     def __init__(self, api: Api, settings: PoolSettings, told: Slots | None, clock: Callable[[], float]) -> None:
         self._api, self._settings, self._told, self._clock = api, settings, told, clock
-        self._picture, self._taken_at = Picture(), -math.inf
+        self._picture, self._taken_at = PoolSnapshot(), -math.inf
         self._version, self._version_at = "", -math.inf
         self._lock = threading.Lock()
 
-    def look(self) -> Picture:
+    def look(self) -> PoolSnapshot:
         """Return the newest state. Raises BackendError if the API does not answer."""
         with self._lock:
             if self._clock() - self._taken_at >= _KEPT_SECONDS:
@@ -139,17 +139,17 @@ class Pool:
             notes.append(Note(code="node-away", message=f"Node {name} gets no new sessions: {why}."))
         return notes
 
-    def _take(self) -> Picture:
+    def _take(self) -> PoolSnapshot:
         if self._clock() - self._version_at >= _VERSION_SECONDS:
             self._version, self._version_at = str(self._api.ask("GET", "/version")["gitVersion"]), self._clock()
         version, quota, found = self._version, self._quota(), self._nodes()
         if found is None:
-            return Picture(quota=quota, version=version)
+            return PoolSnapshot(quota=quota, version=version)
         usual = _usual_architecture(found)
         away = {node["metadata"]["name"]: why for node in found if (why := self._why_not(node, usual))}
         nodes = [node for node in found if node["metadata"]["name"] not in away]
         is_mixed = len({_architecture_of(node) for node in found}) > 1
-        return Picture(nodes, away, quota, version, named_images(nodes), usual, is_mixed)
+        return PoolSnapshot(nodes, away, quota, version, named_images(nodes), usual, is_mixed)
 
     def _whole_room_of(self, node: dict[str, Any]) -> Slots:
         gpus = thousandths(_allocatable(node).get(self._settings.gpu, 0)) // MILLI * MILLI

@@ -57,7 +57,7 @@ _CONTAINER_SECONDS = 10.0  # a secret may appear shortly after its pod
 Pod = dict[str, Any]
 
 
-class Starter:
+class KubernetesStarter:
     """Starts kernels."""
 
     def __init__(self, pods: Pods, pool: Pool, settings: PoolSettings, images: PoolImages, folders: PodFolders) -> None:

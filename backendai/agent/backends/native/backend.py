@@ -25,7 +25,7 @@ from backendai.agent.backends.native.guest import ProcessGuests
 from backendai.agent.backends.native.notes import describe
 from backendai.agent.backends.native.ports import with_address
 from backendai.agent.backends.native.services import ProcessServices
-from backendai.agent.backends.native.start import Starter
+from backendai.agent.backends.native.start import NativeStarter
 from backendai.agent.backends.native.supervised import SupervisedBackend
 from backendai.agent.backends.native.terminal import PtyTerminal, request_find, request_terminal
 from backendai.agent.backends.native.usage import readings_of
@@ -88,7 +88,7 @@ class ProcessBackend(SupervisedBackend, MountingBackend):
             with contextlib.suppress(OSError):
                 environments.mkdir(parents=True, exist_ok=True)
         self._data = data
-        self._starter = Starter(data, accelerators or Accelerators(), mounts, environments)
+        self._starter = NativeStarter(data, accelerators or Accelerators(), mounts, environments)
         self._places, self._rules = self._starter.places, self._starter.mount_rules
         super().__init__(self._starter, self._places, mounts, deployment=deployment, agent=agent)
         self._homes = lambda kernel_id: self._places.find(kernel_id) / "home"

@@ -27,7 +27,7 @@ _RUNNER = Path(__file__).with_name("runner.py")
 _COMPLAINT = 2000  # bytes of output quoted for a failed start
 
 
-class Starter:
+class NativeStarter:
     """Starts kernels with the isolation and limits that this machine offers (tested once)."""
 
     def __init__(

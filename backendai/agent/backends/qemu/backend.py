@@ -41,7 +41,7 @@ from backendai.agent.backends.qemu.networks.addresses import GuestAddresses, dev
 from backendai.agent.backends.qemu.networks.network import MachineNetwork
 from backendai.agent.backends.qemu.notes import describe
 from backendai.agent.backends.qemu.services import MachineServices
-from backendai.agent.backends.qemu.start import Starter, slowness
+from backendai.agent.backends.qemu.start import QemuStarter, slowness
 from backendai.agent.backends.qemu.tools import Tools
 from backendai.agent.backends.qemu.trial import Acceleration
 from backendai.agent.backends.readings import Reading
@@ -120,7 +120,7 @@ class QemuBackend(SupervisedBackend, MountingBackend):
         self._engine = Engine(docker_url, deployment, agent)
         tools = Tools(self.settings.root)
         self._images = MachineImages(self._engine, tools, cache)
-        self._starter = Starter(
+        self._starter = QemuStarter(
             self.settings,
             cache,
             data.absolute(),

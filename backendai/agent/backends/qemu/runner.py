@@ -28,7 +28,7 @@ from backendai.agent.backends.native.runner import (
     stat_fields,
     write_json,
 )
-from backendai.agent.backends.qemu.channel.control_socket import Door
+from backendai.agent.backends.qemu.channel.control_socket import ControlSocket
 from backendai.agent.backends.qemu.channel.mux import Mux
 from backendai.agent.backends.qemu.networks.switch import Switch
 from backendai.agent.guest.link.sockets import connect, listen
@@ -129,7 +129,7 @@ class Runner:
         with listen(self.folder / "door.sock") as listener:
             self.qemu = await self._spawn(theirs)
             self.mux = Mux(self.log.append, self._hear, self.folder / "guest" / "agent.sock")
-            door = await asyncio.start_unix_server(Door(self.mux, self.use, self.cut).answer, sock=listener)
+            door = await asyncio.start_unix_server(ControlSocket(self.mux, self.use, self.cut).answer, sock=listener)
             gone = asyncio.create_task(self.qemu.wait())
             works = (self._read_console(), self._serve_channel(ours, gone), self._watch())
             tasks = [asyncio.create_task(work) for work in works]

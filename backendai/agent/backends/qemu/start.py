@@ -80,7 +80,7 @@ _TELLING = ("Kernel panic", "init: ", "qemu-system")  # beginnings of console li
 _THREADS = 256  # QEMU's threads: one per core, and those of its disks
 
 
-class Starter:
+class QemuStarter:
     """Starts virtual machines. ``data``: the agent's folder. ``acceleration`` returns the result of the test."""
 
     def __init__(

@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 _BY_ID = Prepared(lambda user_id: User.objects.filter(pk=user_id))
 
 
-class PatientBackend(ModelBackend):
+class ThrottledBackend(ModelBackend):
     """Django's model backend with a limit on failed sign-ins."""
 
     def authenticate(

@@ -22,7 +22,7 @@ from backendai.domain.pipelines.documents.secrets import without_values
 from backendai.domain.pipelines.hints import hint_runs
 from backendai.domain.pipelines.models import Run, State, Status, Step, Task
 from backendai.domain.pipelines.moves import grow, move_run, move_tasks
-from backendai.domain.pipelines.reading import Picture
+from backendai.domain.pipelines.reading import RunsReading
 from backendai.domain.pipelines.services.releasing import release
 from backendai.scheduler.runs.decide import decide_run
 from backendai.scheduler.runs.snapshot import FINAL, UNPLACED_PER_OWNER, Decision, RunStatus, RunView, When
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 _CAN_END = LIVE - {SessionStatus.TERMINATING}
 
 
-def act(picture: Picture) -> int:
+def act(picture: RunsReading) -> int:
     """Decide about each run and carry it out; returns how many changed. A launch that is refused changes nothing: the
     loop is not woken for it."""
     changed = 0
@@ -58,7 +58,7 @@ def _opens_more(view: RunView, decision: Decision) -> bool:
     return bool(decision.retry) or any(edge.when == When.EACH for step in view.steps for edge in step.edges)
 
 
-def _settled(run: Run, decision: Decision, picture: Picture) -> bool:
+def _settled(run: Run, decision: Decision, picture: RunsReading) -> bool:
     """Carry out all but the launches and return whether something changed; nothing does if the run has since."""
     if not (decision.settle or decision.retry or decision.close or decision.stops or decision.end):
         return False
@@ -73,7 +73,7 @@ def _settled(run: Run, decision: Decision, picture: Picture) -> bool:
     return bool(stopped or decision.settle or decision.retry or decision.close or decision.end)
 
 
-def _launched(run: Run, decision: Decision, picture: Picture) -> int:
+def _launched(run: Run, decision: Decision, picture: RunsReading) -> int:
     """Return how many sessions were launched; none if the run is another than was decided about."""
     return release(run, run.version, decision.release, picture.now)
 
@@ -127,7 +127,7 @@ def _end(run: Run, to: RunStatus, now: datetime) -> None:
         move_run(run.pk, Status(to), ended_at=now)
 
 
-def pass_over(picture: Picture) -> int:
+def pass_over(picture: RunsReading) -> int:
     """Do what ``act`` does, and wake the loop again where that opens more."""
     changed = act(picture)
     if picture.has_more:

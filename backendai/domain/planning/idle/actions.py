@@ -19,13 +19,13 @@ from backendai.domain.compute.services.life.idle import (
     withdraw,
 )
 from backendai.domain.compute.services.records.traffic import note_traffic
-from backendai.domain.planning.idle.reading import Picture, WarningRow
+from backendai.domain.planning.idle.reading import IdleReading, WarningRow
 from backendai.scheduler.find_idle import LIFETIME, UTILIZATION, Finding, Verdict
 
 _Recorded = Mapping[tuple[UUID, int | None], WarningRow]
 
 
-def act_on_idle(picture: Picture) -> int:
+def act_on_idle(picture: IdleReading) -> int:
     """Warn idle sessions, withdraw warnings of sessions in use, and end sessions whose warning time is over.
 
     Returns the number of these actions. At most ``MOST_AT_ONCE`` of each kind; the next pass continues. For sessions

@@ -47,7 +47,7 @@ class WarningRow(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class IdleReading:
     """The results of the idle checkers. ``warnings``: earlier warnings. ``without_traffic``: sessions without any
     recorded traffic, although a rule needs it."""
 
@@ -57,13 +57,13 @@ class Picture:
     without_traffic: list[UUID]
 
 
-def check_idle(now: datetime, *, only: Collection[UUID] | None = None) -> Picture:
+def check_idle(now: datetime, *, only: Collection[UUID] | None = None) -> IdleReading:
     """Return the results of the idle checkers for all running sessions, or for the sessions in ``only``. At most eight
     queries, and two more for each averaging period, for any number of sessions."""
     holding = read_holding()
     warnings = _warnings(only)
     if not holding.checkers:
-        return Picture(now, [], warnings, [])
+        return IdleReading(now, [], warnings, [])
     rows = [row for row in _rows(only) if row.started_at is not None]
     rules = {row.id: holding.rules_for(row.session_type, row.group_id, row.project_id) for row in rows}
     rows = [row for row in rows if rules[row.id]]
@@ -72,7 +72,7 @@ def check_idle(now: datetime, *, only: Collection[UUID] | None = None) -> Pictur
     without_traffic = [
         one.id for one in watched if one.last_traffic is None and any(rule.kind == NETWORK for rule in one.rules)
     ]
-    return Picture(now, list(find_idle(watched, now)), warnings, without_traffic)
+    return IdleReading(now, list(find_idle(watched, now)), warnings, without_traffic)
 
 
 def _running(only: Collection[UUID] | None) -> QuerySet[ComputeSession]:

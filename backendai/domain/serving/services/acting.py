@@ -19,7 +19,7 @@ from backendai.domain.compute.services.launching.create import launch_session
 from backendai.domain.compute.spec import MountRequest
 from backendai.domain.serving.models import Endpoint, Replica, Revision, State
 from backendai.domain.serving.moves import claim, move_replicas, note, note_again, set_desired
-from backendai.domain.serving.reading import Picture
+from backendai.domain.serving.reading import EndpointsReading
 from backendai.domain.serving.services.checks import agents_that_serve, session_spec
 from backendai.domain.serving.services.notices import Kind, tell_owner
 from backendai.domain.serving.services.reconcile import count_failed_start
@@ -51,7 +51,7 @@ def decide(view: EndpointView, now: datetime) -> Decision:
     return Decision(scale, decide_rollout(view, scale.desired, now))
 
 
-def act(picture: Picture) -> int:
+def act(picture: EndpointsReading) -> int:
     """Decide about each endpoint and carry it out; returns how many changed. An endpoint that fails is logged and does
     not keep the others from their turn."""
     _keep_course(picture)
@@ -65,7 +65,7 @@ def act(picture: Picture) -> int:
     return changed
 
 
-def _act(endpoint: Endpoint, picture: Picture, decision: Decision) -> bool:
+def _act(endpoint: Endpoint, picture: EndpointsReading, decision: Decision) -> bool:
     now, scale, rollout = picture.now, decision.scale, decision.rollout
     changes_number, refused = scale.desired != endpoint.desired, None
     if scale.panic_until != endpoint.panic_until and not changes_number:
@@ -79,7 +79,7 @@ def _act(endpoint: Endpoint, picture: Picture, decision: Decision) -> bool:
     return bool(rollout.drains or rollout.starts or changes_number)
 
 
-def _carry_out(endpoint: Endpoint, picture: Picture, decision: Decision) -> Reason | None:
+def _carry_out(endpoint: Endpoint, picture: EndpointsReading, decision: Decision) -> Reason | None:
     """Write what was decided; returns the limit that refuses a replica for now."""
     now, scale, rollout = picture.now, decision.scale, decision.rollout
     if scale.desired != endpoint.desired:
@@ -96,7 +96,7 @@ def _carry_out(endpoint: Endpoint, picture: Picture, decision: Decision) -> Reas
     return None
 
 
-def drain(picture: Picture, replica_ids: Sequence[UUID], scaling: Reason) -> None:
+def drain(picture: EndpointsReading, replica_ids: Sequence[UUID], scaling: Reason) -> None:
     """Let replicas get no new requests; they end when their last one is answered. App proxies may send to one that is
     LOADING as soon as their own probe succeeded. ``scaling``: why there are as many replicas as there are."""
     now = picture.now
@@ -233,7 +233,7 @@ def _tell_of_health(endpoint: Endpoint, view: EndpointView, now: datetime) -> No
         tell_owner(endpoint, Kind.UNAVAILABLE, Message("It is being replaced."), now=now)
 
 
-def _keep_course(picture: Picture) -> None:
+def _keep_course(picture: EndpointsReading) -> None:
     """Write the peaks of load, and of replicas that answer, that have changed, in one statement."""
     reached = {pk: reached_by(view) for pk, view in picture.views.items()}
     rows = picture.endpoints.items()

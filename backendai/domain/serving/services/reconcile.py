@@ -14,20 +14,20 @@ from backendai.domain.compute.services.status.moves import StatusCause
 from backendai.domain.compute.status import TERMINAL, Outcome, Phase, Status
 from backendai.domain.serving.models import Replica, Revision, State
 from backendai.domain.serving.moves import move_replicas, note
-from backendai.domain.serving.reading import ObservedReplica, Picture
+from backendai.domain.serving.reading import EndpointsReading, ObservedReplica
 
 REPLACE_AFTER = timedelta(seconds=60)
 _FIRST_WAIT, _LONGEST_WAIT = timedelta(seconds=10), timedelta(minutes=5)
 _COMING = (State.STARTING, State.LOADING)
 
 
-def follow(picture: Picture) -> int:
+def follow(picture: EndpointsReading) -> int:
     """Move each replica as its session and the app proxies say; returns how many moved or changed."""
     now = picture.now
     return sum(_follow(one, picture, now) for one in picture.seen.values())
 
 
-def _follow(seen: ObservedReplica, picture: Picture, now: datetime) -> int:
+def _follow(seen: ObservedReplica, picture: EndpointsReading, now: datetime) -> int:
     replica, session = seen.replica, seen.replica.session
     if session.status in TERMINAL:
         return _ended(replica, now)
@@ -77,7 +77,7 @@ def _watch(seen: ObservedReplica, now: datetime) -> int:
     return int(end_replica(replica, "not-answering", message, now=now))
 
 
-def _drain(seen: ObservedReplica, picture: Picture, now: datetime) -> int:
+def _drain(seen: ObservedReplica, picture: EndpointsReading, now: datetime) -> int:
     """End a draining replica once every app proxy knows of it and has nothing open, or its time is up. A proxy that is
     cut off from the database sends by its old endpoint table, so that its silence is no word."""
     replica = seen.replica

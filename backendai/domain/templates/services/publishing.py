@@ -31,7 +31,7 @@ _CHANGED = ("title", "description", "icon", "deprecated")
 
 
 @dataclass(frozen=True, slots=True)
-class TemplateWish:
+class TemplateDraft:
     """What a template is to be called and where it belongs. ``project``: its id or name, of scope project."""
 
     name: str
@@ -69,7 +69,7 @@ def read_and_check(user: User, text: str) -> Publishable:
     return Publishable(written, text, kind)
 
 
-def create_template(user: User, wish: TemplateWish, text: str, *, note: str = "", now: datetime) -> Template:
+def create_template(user: User, wish: TemplateDraft, text: str, *, note: str = "", now: datetime) -> Template:
     """Return a new template whose first version is current. Raises UserError for a document or name that will not do,
     NotAllowed for a scope in which the user may not publish, Conflict when the name is taken."""
     found = read_and_check(user, text)
@@ -215,7 +215,7 @@ def _write_version(
     )
 
 
-def _place(user: User, wish: TemplateWish) -> dict[str, Any]:
+def _place(user: User, wish: TemplateDraft) -> dict[str, Any]:
     """Return to whom a template of this scope belongs; NotAllowed where the user may not publish."""
     match wish.scope:
         case Template.Scope.PRIVATE:

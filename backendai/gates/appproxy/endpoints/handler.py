@@ -87,7 +87,7 @@ _AWAY = frozenset({"node-unreachable", "agent-stops"})
 _WORDS: dict[type[Exception], str] = {ReplicaDisconnected: "It broke off in its answer."}
 
 
-class EndpointDoor:
+class EndpointHandler:
     """Handles requests to endpoints."""
 
     def __init__(self, endpoints: Endpoints) -> None:

@@ -12,7 +12,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from backendai.domain.serving.endpoint_table import EndpointEntry
-from backendai.gates.appproxy.connection_limits import PatientHandler
+from backendai.gates.appproxy.connection_limits import LimitedHandler
 from backendai.gates.appproxy.endpoints.origins import settle
 from backendai.gates.appproxy.endpoints.replicas import Known
 from backendai.gates.appproxy.endpoints.service import Endpoints
@@ -87,7 +87,7 @@ async def begin(
     upgrade = wants_websocket(request)
     # A server may answer before it has read the body, and then reads the rest as the next request. After a body the
     # connection is therefore used again for the same connection of the caller only: callers may share a token.
-    caller = request.protocol.caller if isinstance(request.protocol, PatientHandler) else ""
+    caller = request.protocol.caller if isinstance(request.protocol, LimitedHandler) else ""
     apart = upgrade or (body is not None and (endpoint.is_open or not caller))
     url = URL(address_through(known.target(f"{token}.{caller}"), request.raw_path), encoded=True)
     try:

@@ -24,7 +24,7 @@ from backendai.domain.serving.services.readings import farewell, note_wake, reco
 from backendai.gates.appproxy.endpoints.counters import Rates
 from backendai.gates.appproxy.endpoints.probes import TICK_SECONDS, Prober
 from backendai.gates.appproxy.endpoints.replicas import Pool, sights_of
-from backendai.gates.appproxy.endpoints.table_cache import LOOK_SECONDS, DatabaseUnavailable, Keeper
+from backendai.gates.appproxy.endpoints.table_cache import LOOK_SECONDS, DatabaseUnavailable, TableCache
 from backendai.gates.gateways.dialing import DIAL_SECONDS
 from backendai.gates.gateways.tunnel import TunnelConnector, new_client
 
@@ -60,7 +60,7 @@ class Endpoints:
         self.name, self.boot, self._began = name, secrets.token_hex(8), time.monotonic()
         self.pools: dict[str, Pool] = {}
         self.rates = Rates(time.monotonic)
-        self.keeper = Keeper(table_path, self._take)
+        self.keeper = TableCache(table_path, self._take)
         self.proxies = 1
         self._told: dict[str, tuple[int, int, int]] = {}
         self._told_at = 0.0

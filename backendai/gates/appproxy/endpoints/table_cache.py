@@ -33,7 +33,7 @@ class DatabaseUnavailable(Exception):
     """The database does not answer."""
 
 
-class Keeper:
+class TableCache:
     """Keeps the newest endpoint table. ``on_change`` is called with each changed table."""
 
     def __init__(self, path: Path, on_change: Callable[[EndpointTable], None]) -> None:

@@ -200,7 +200,7 @@ class FolderInvitationBody(Answer[FolderGrant]):
         return grant.created_by.email if grant.created_by else None
 
 
-class FolderCutWish(StrictSerializer):
+class FolderCutRequest(StrictSerializer):
     """Whether the session continues without the folder."""
 
     keep_session = serializers.BooleanField(

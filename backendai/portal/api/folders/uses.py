@@ -19,7 +19,7 @@ from backendai.domain.compute.services.life.folder_cuts import terminate_mountin
 from backendai.domain.storage.permissions import allows
 from backendai.domain.storage.querysets import MANAGE
 from backendai.gates.gateways.folder_cuts import unmount
-from backendai.portal.api.folders.bodies import FolderCutWish, FolderSizeBody, FolderUsageBody, FolderUseBody
+from backendai.portal.api.folders.bodies import FolderCutRequest, FolderSizeBody, FolderUsageBody, FolderUseBody
 from backendai.portal.api.folders.views import visible_folder
 from backendai.portal.api.frame.authentication import user_of
 from backendai.portal.api.frame.paging import NewestFirst
@@ -54,7 +54,7 @@ class FolderCutOff(GenericAPIView[SessionMount]):
     queryset = SessionMount.objects.none()
     serializer_class = FolderUseBody
 
-    @extend_schema(request=FolderCutWish, responses={200: FolderUseBody, 202: FolderUseBody})
+    @extend_schema(request=FolderCutRequest, responses={200: FolderUseBody, 202: FolderUseBody})
     def post(self, request: Request, folder_id: UUID, session_id: UUID) -> Response:
         """End a session that mounts the folder without rights; 409 while its owner still has them.
 
@@ -62,7 +62,7 @@ class FolderCutOff(GenericAPIView[SessionMount]):
         that.
         """
         user, folder = user_of(request), visible_folder(user_of(request), folder_id)
-        wish = FolderCutWish(data=request.data)
+        wish = FolderCutRequest(data=request.data)
         wish.is_valid(raise_exception=True)
         if wish.validated_data["keep_session"]:
             mount, _ = unmount(user, folder, session_id, now=timezone.now())

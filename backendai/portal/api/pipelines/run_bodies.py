@@ -21,7 +21,7 @@ class BatchOptions(StrictSerializer):
     exec = serializers.CharField(required=False, allow_blank=True, max_length=65536)
 
 
-class RunWish(StrictSerializer):
+class CodeRunRequest(StrictSerializer):
     """Code to run. The same ``run_id`` is the same run, so that requests can be repeated."""
 
     run_id = serializers.RegexField(_NAME, required=False, help_text="Your own ID; default: generated.")
@@ -65,7 +65,7 @@ class RunInput(StrictSerializer):
     text = serializers.CharField(allow_blank=True, trim_whitespace=False, max_length=65536)
 
 
-class ContextWish(StrictSerializer):
+class ContextRequest(StrictSerializer):
     """A context and its language, the name of a kernelspec of the image."""
 
     name = serializers.RegexField(_NAME)
@@ -78,7 +78,7 @@ class ContextEnd(serializers.Serializer[Any]):
     runs = serializers.BooleanField(default=False, help_text="Its runs and their output as well.")
 
 
-class CompletionWish(StrictSerializer):
+class CompletionRequest(StrictSerializer):
     """Code and cursor for completions."""
 
     code = serializers.CharField(allow_blank=True, trim_whitespace=False, max_length=_LONGEST_CODE)
@@ -87,7 +87,7 @@ class CompletionWish(StrictSerializer):
     language = serializers.CharField(default="", allow_blank=True, max_length=64)
 
 
-class ExecuteWish(serializers.Serializer[Any]):
+class ExecuteRequest(serializers.Serializer[Any]):
     """The body of the execution call of the original Backend.AI."""
 
     mode = serializers.ChoiceField(("query", "batch", "continue", "input", "complete", "interrupt"), default="query")

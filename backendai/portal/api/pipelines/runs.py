@@ -18,14 +18,14 @@ from backendai.portal.api.frame.asynchronous import AsyncAPIView
 from backendai.portal.api.frame.authentication import user_of
 from backendai.portal.api.frame.parsing import StrictJSONParser
 from backendai.portal.api.pipelines.run_bodies import (
-    CompletionWish,
+    CodeRunRequest,
+    CompletionRequest,
     ContextEnd,
-    ContextWish,
+    ContextRequest,
     RunBody,
     RunInput,
     RunQuery,
     RunsQuery,
-    RunWish,
 )
 
 LARGEST_JSON = 4 * 2**20
@@ -76,10 +76,10 @@ class RunList(GuestView):
         """Return the newest runs with the beginning of their code, and the contexts; ``before`` leads to older runs."""
         return Response(await self.ask("runs", **self.read(RunsQuery, request.query_params)))
 
-    @extend_schema(request=RunWish, responses={200: RunBody, 202: RunBody})
+    @extend_schema(request=CodeRunRequest, responses={200: RunBody, 202: RunBody})
     async def post(self, request: Request, session_id: UUID) -> Response:
         """Run code: 200 if it has ended within ``wait`` seconds, otherwise 202."""
-        wish = self.read(RunWish, request.data)
+        wish = self.read(CodeRunRequest, request.data)
         told = await self.ask("run", **{**wish, "options": dict(wish["options"])})
         return Response(told, status.HTTP_200_OK if told.get("state") in ENDED else status.HTTP_202_ACCEPTED)
 
@@ -135,10 +135,10 @@ class ContextList(GuestView):
         """Return the contexts of the session."""
         return Response({"results": (await self.ask("runs"))["contexts"]})
 
-    @extend_schema(request=ContextWish, responses={201: dict})
+    @extend_schema(request=ContextRequest, responses={201: dict})
     async def post(self, request: Request, session_id: UUID) -> Response:
         """Create a context of a language; its interpreter starts with its first run."""
-        wish = self.read(ContextWish, request.data)
+        wish = self.read(ContextRequest, request.data)
         told = await self.ask("context", context=wish["name"], language=wish["language"])
         return Response(told, status.HTTP_201_CREATED)
 
@@ -174,7 +174,7 @@ class ContextRestart(GuestView):
 class Completion(GuestView):
     """Completions of code."""
 
-    @extend_schema(request=CompletionWish, responses={200: dict})
+    @extend_schema(request=CompletionRequest, responses={200: dict})
     async def post(self, request: Request, session_id: UUID) -> Response:
         """Return completions at the cursor, or ``busy`` within a second."""
-        return Response(await self.ask("complete", **self.read(CompletionWish, request.data)))
+        return Response(await self.ask("complete", **self.read(CompletionRequest, request.data)))

@@ -24,7 +24,7 @@ from backendai.gates.gateways.guests import file_of, put_file
 from backendai.portal.api.frame.errors import BodyTooLarge
 from backendai.portal.api.frame.multipart import files_in
 from backendai.portal.api.frame.streamed_body import StreamedBody
-from backendai.portal.api.pipelines.run_bodies import ExecuteWish
+from backendai.portal.api.pipelines.run_bodies import ExecuteRequest
 from backendai.portal.api.pipelines.runs import GuestView
 
 _PATIENCE = 2.0
@@ -38,10 +38,10 @@ class Execute(GuestView):
 
     runs_code = True
 
-    @extend_schema(request=ExecuteWish, responses={200: dict})
+    @extend_schema(request=ExecuteRequest, responses={200: dict})
     async def post(self, request: Request, session_id: UUID) -> Response:
         """Run, continue, answer, complete or interrupt code; a run that has not ended after 2 s is ``continued``."""
-        wish = self.read(ExecuteWish, request.data)
+        wish = self.read(ExecuteRequest, request.data)
         run_id, mode, code = str(wish.get("runId") or uuid4().hex), wish["mode"], wish["code"]
         if mode == "complete":
             found = await self.ask("complete", code=code, cursor=_cursor(wish["options"], code))

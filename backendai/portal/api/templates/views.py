@@ -18,7 +18,7 @@ from rest_framework.response import Response
 from backendai.domain.accounts.scopes import Scope
 from backendai.domain.templates.models import Template
 from backendai.domain.templates.services.publishing import (
-    TemplateWish,
+    TemplateDraft,
     change_template,
     create_template,
     delete_template,
@@ -52,7 +52,7 @@ class TemplateList(ListAPIView[Template]):
         body = TemplateRequest(data=request.data)
         body.is_valid(raise_exception=True)
         said = dict(body.validated_data)
-        wish = TemplateWish(**{name: said[name] for name in TemplateWish.__dataclass_fields__})
+        wish = TemplateDraft(**{name: said[name] for name in TemplateDraft.__dataclass_fields__})
         made = create_template(user_of(request), wish, written_text(said), note=said["note"], now=timezone.now())
         return Response(TemplateDetailBody(made).data, status=status.HTTP_201_CREATED)
 

@@ -33,7 +33,7 @@ _LISTS: dict[type[Model], str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class References:
     """The number of rows of one kind that use the row (None: not countable).
 
     Also has the address of their list (empty: none).
@@ -63,10 +63,10 @@ class DeleteUnlessUsed(DeletePage):
         """Deactivate the row by its service."""
         raise NotImplementedError
 
-    def uses(self) -> list[Use]:
+    def uses(self) -> list[References]:
         """Return the uses of the row for the page."""
         return [
-            Use(number, in_words(words_for(model, number)), self._where(model))
+            References(number, in_words(words_for(model, number)), self._where(model))
             for model, number in self.counted().items()
         ]
 

@@ -19,7 +19,7 @@ from backendai.domain.pipelines.documents.document import LARGEST
 from backendai.domain.storage.models import Folder
 from backendai.domain.templates.models import ICONS, Template
 from backendai.domain.templates.parameters import Parameter, as_text, values_of
-from backendai.domain.templates.services.publishing import TemplateWish, places_of
+from backendai.domain.templates.services.publishing import TemplateDraft, places_of
 
 PREFIX = "p."
 _CODE = {"rows": 20, "class": "mono", "spellcheck": "false", "autocapitalize": "off"}
@@ -98,11 +98,11 @@ class TemplateForm(VersionForm):
         choices = [(f"{scope}/{project}", _place_words(scope, name)) for scope, project, name in places_of(user)]
         self.fields["place"].choices = choices  # type: ignore[attr-defined]
 
-    def wish(self) -> TemplateWish:
+    def wish(self) -> TemplateDraft:
         """Return the requested name, place and description of the template."""
         said = self.cleaned_data
         scope, _slash, project = said["place"].partition("/")
-        return TemplateWish(said["name"], scope, project, said["title"], said["description"], said["icon"])
+        return TemplateDraft(said["name"], scope, project, said["title"], said["description"], said["icon"])
 
     def refuse(self, error: UserError) -> None:
         """Add the error to its field; an error in the document to the document."""

@@ -18,7 +18,7 @@ from django.views.decorators.http import require_safe
 from backendai.base.core.errors import UserError
 from backendai.domain.accounts.sign_in.credentials import Credential
 from backendai.domain.compute.models import ComputeSession
-from backendai.domain.compute.services.apps.of_session import Entry, app_domain, make_entry
+from backendai.domain.compute.services.apps.of_session import AppEntry, app_domain, make_entry
 from backendai.portal.web.frame.app_reach import why_out_of_reach
 from backendai.portal.web.frame.requests import PageRequest
 
@@ -46,7 +46,7 @@ def app(request: PageRequest, session_id: UUID, service: str) -> HttpResponse:
     return _form(request, session, entry)
 
 
-def _form(request: PageRequest, session: ComputeSession, entry: Entry) -> HttpResponse:
+def _form(request: PageRequest, session: ComputeSession, entry: AppEntry) -> HttpResponse:
     def page(request: HttpRequest) -> HttpResponse:
         return render(request, "web/app.html", {"section": "sessions", "session": session, "entry": entry})
 

@@ -18,7 +18,7 @@ from backendai.base.texts.messages import in_words
 from backendai.base.texts.translation import gettext as _
 from backendai.base.texts.translation import ngettext
 from backendai.domain.compute.services.life.idle import extend_idle
-from backendai.domain.compute.services.life.idle_extension import Kept, keep_running
+from backendai.domain.compute.services.life.idle_extension import Extended, keep_running
 from backendai.portal.web.frame.requests import PageRequest, ids_in, way_back
 from backendai.portal.web.session.context import detail_context
 from backendai.portal.web.session.pages import DRAWER, asks_for_part, find_session
@@ -72,7 +72,7 @@ def keep_many(request: PageRequest) -> HttpResponse:
     return redirect(way_back(request))
 
 
-def _say(request: PageRequest, kept: Kept) -> None:
+def _say(request: PageRequest, kept: Extended) -> None:
     if number := len(kept.until):
         text = ngettext("%(number)s session keeps running.", "%(number)s sessions keep running.", number)
         messages.success(request, text % {"number": number})

@@ -15,7 +15,7 @@ from backendai.agent.backends.base import BackendError
 logger = logging.getLogger(__name__)
 
 
-class Marks:
+class PoolMarks:
     """The files in ``folder``. Thread-safe."""
 
     def __init__(self, folder: Path) -> None:

@@ -19,7 +19,7 @@ from uuid import UUID, uuid4
 from backendai.agent.backends.base import BackendError
 from backendai.agent.backends.docker.engine import UNREACHABLE, Engine
 from backendai.agent.backends.docker.networks.holder import Holder, Holders, can_hold
-from backendai.agent.backends.docker.networks.pool_marks import Marks
+from backendai.agent.backends.docker.networks.pool_marks import PoolMarks
 from backendai.agent.settings.kernel_runtime import SHARING_RUNTIMES
 from backendai.base.wire.messages import Note
 
@@ -35,7 +35,7 @@ class WarmNetworks:
     """Up to ``size`` unused holders. Thread-safe. ``info`` returns the engine's description."""
 
     def __init__(
-        self, engine: Engine, holders: Holders, marks: Marks, *, size: int, info: Callable[[], dict[str, Any]]
+        self, engine: Engine, holders: Holders, marks: PoolMarks, *, size: int, info: Callable[[], dict[str, Any]]
     ) -> None:
         self._engine, self._holders, self._marks = engine, holders, marks
         self._size, self._info = size, info

@@ -20,7 +20,7 @@ _DETACHED = "d"
 _MOST_ENDED = 256
 
 
-class Door:
+class ControlSocket:
     """Answers agents. ``use`` returns the virtual machine's resource use; ``cut`` unmounts one of its folders."""
 
     def __init__(self, mux: Mux, use: Callable[[], dict[str, Any]], cut: Callable[[str], Awaitable[int]]) -> None:

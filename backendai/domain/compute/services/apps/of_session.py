@@ -79,7 +79,7 @@ class App:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class AppEntry:
     """The address to which a browser sends the one-time code (``POST``, field ``code``), within ``seconds``."""
 
     app: App
@@ -152,7 +152,7 @@ def settings_of(session: ComputeSession) -> dict[str, AppSetting]:
 
 def make_entry(
     user: User, session: ComputeSession, name: str, credential: Credential, now: datetime, *, portal: str = ""
-) -> Entry:
+) -> AppEntry:
     """Return the address and the one-time code that open an app.
 
     ``portal``: the host under which the user's browser reaches the portal. The caller checks that the user may see the
@@ -175,7 +175,7 @@ def make_entry(
         credential,
         portal.lower(),
     )
-    return Entry(app, f"{app.url}{ENTER_PATH}", _seal(claims, now))
+    return AppEntry(app, f"{app.url}{ENTER_PATH}", _seal(claims, now))
 
 
 def read_code(code: str, now: datetime) -> Claims:

@@ -30,14 +30,14 @@ MOST_KEPT = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class Extended:
     """The sessions with their new ends, and the names of sessions that have no extension left."""
 
     until: Mapping[UUID, datetime]
     refused: Sequence[str]
 
 
-def keep_running(user: User, session_ids: Collection[UUID], *, now: datetime) -> Kept:
+def keep_running(user: User, session_ids: Collection[UUID], *, now: datetime) -> Extended:
     """Extend the end of each active warning of these sessions; returns the new ends. A fixed number of statements.
     Sessions that the user may not see, or without a warning, are skipped. Raises UserError for more than
     ``MOST_KEPT``."""
@@ -63,7 +63,7 @@ def keep_running(user: User, session_ids: Collection[UUID], *, now: datetime) ->
         if kept:
             IdleWarning.objects.bulk_update(kept, written)
             _tell(user, kept, until, now)
-    return Kept(until, refused)
+    return Extended(until, refused)
 
 
 def _active_warnings(user: User, session_ids: Collection[UUID]) -> dict[UUID, list[IdleWarning]]:

@@ -22,7 +22,7 @@ from backendai.domain.accounts.policies.duration_field import short_duration
 from backendai.domain.accounts.policies.form import PolicyForm
 from backendai.domain.accounts.services.policies import delete_policy
 from backendai.domain.cluster.slot_types import check_known
-from backendai.portal.web.admin.deleting import DeleteUnlessUsed, Use
+from backendai.portal.web.admin.deleting import DeleteUnlessUsed, References
 from backendai.portal.web.admin.editing import FormPage
 from backendai.portal.web.admin.forms import EditForm
 from backendai.portal.web.admin.listing import ListPage, PanelFilter, PanelTable, YesNo
@@ -182,14 +182,16 @@ class PolicyDelete(DeleteUnlessUsed):
     def question(self) -> str:
         return _("Delete policy %(object)s?") % {"object": self.object}
 
-    def uses(self) -> list[Use]:
+    def uses(self) -> list[References]:
         """Return the holders of the policy, and the kinds of new holders that get it."""
         counted: Any = ResourcePolicy.objects.with_holders().prefetch_related("default_for").get(pk=self.object.pk)
         page = reverse("manage:policy", args=[self.object.pk])
         held = ((getattr(counted, f"number_of_{kind}"), word) for kind, word in HOLDER_WORDS.items())
-        uses = [Use(number, in_words(word if number == 1 else f"{word}s"), page) for number, word in held if number]
+        uses = [
+            References(number, in_words(word if number == 1 else f"{word}s"), page) for number, word in held if number
+        ]
         kinds = [in_words(PolicyDefault.Holder(default.holder).label) for default in counted.default_for.all()]
-        return uses + [Use(None, _("default for new %(names)s") % {"names": kind}, page) for kind in kinds]
+        return uses + [References(None, _("default for new %(names)s") % {"names": kind}, page) for kind in kinds]
 
     def act(self) -> str:
         """Delete the policy. Raises Conflict that counts its holders."""
