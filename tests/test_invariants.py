@@ -31,7 +31,7 @@ from backendai.domain.compute.services.life.reports import kernel_reported
 from backendai.domain.compute.spec import MountRequest, RoleSpec
 from backendai.domain.compute.status import LIVE, TERMINAL, Status
 from backendai.domain.pipelines.models import Run
-from backendai.domain.pipelines.reading import RunsReading, read_picture
+from backendai.domain.pipelines.reading import RunsReading, read_runs
 from backendai.domain.pipelines.services.acting import act
 from backendai.domain.pipelines.services.changing import cancel_run, pause_run, resume_run, retry_failed
 from backendai.domain.pipelines.services.creating import RunSpec, create_run
@@ -140,7 +140,7 @@ class WholePlatform(RuleBasedStateMachine):
 
     @rule()
     def another_control_looks_at_runs(self) -> None:
-        self.old_runs = read_picture(self.platform.now)
+        self.old_runs = read_runs(self.platform.now)
 
     @rule()
     def another_control_acts_late_on_runs(self) -> None:

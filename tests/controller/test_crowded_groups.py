@@ -16,7 +16,7 @@ from backendai.domain.compute.status import Status
 from backendai.domain.planning import queue
 from backendai.domain.planning.beyond import waits_beyond
 from backendai.domain.planning.explain import Verdict, explain
-from backendai.domain.planning.snapshot import read_picture, read_snapshot
+from backendai.domain.planning.snapshot import read_group, read_snapshot
 from backendai.portal.loops import loops
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_running_session, make_session, make_sessions
@@ -154,7 +154,7 @@ def test_a_crowded_group_is_read_in_a_fixed_number_of_statements(cast: Cast, mon
         make_sessions(cast.alice, number, starts_at=timezone.now() + timedelta(days=3), **BATCH)
         make_sessions(cast.bob, number)
         with CaptureQueriesContext(connection) as captured:
-            picture = read_picture(group, timezone.now())
-            assert len(waits_beyond(group, picture.looked_at, timezone.now())) > number
+            reading = read_group(group, timezone.now())
+            assert len(waits_beyond(group, reading.looked_at, timezone.now())) > number
         counts.append(len(captured))
     assert counts[0] == counts[1]

@@ -198,9 +198,9 @@ def test_an_extension_in_the_last_moment_counts(cast: Cast, session: ComputeSess
     real = idle.check_idle
 
     def then_extend(now: datetime) -> Any:
-        picture = real(now)
+        reading = real(now)
         extend_idle(session, cast.alice, IdleChecker.objects.get().pk, now=now)
-        return picture
+        return reading
 
     monkeypatch.setattr(idle, "check_idle", then_extend)
     look(session, 60)
@@ -213,10 +213,10 @@ def test_an_end_in_the_same_moment_leaves_a_straight_history(
     real = idle.check_idle
 
     def then_end(now: datetime) -> Any:
-        picture = real(now)
+        reading = real(now)
         kernel = only_kernel(session)
         kernel_reported(kernel.agent, report_of(kernel, KernelState.TERMINATED, exit_code=0))
-        return picture
+        return reading
 
     monkeypatch.setattr(idle, "check_idle", then_end)
     look(session, 50)

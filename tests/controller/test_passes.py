@@ -261,8 +261,8 @@ def test_two_schedulers_that_act_on_the_same_picture_place_every_session_once() 
     for _ in range(4):
         make_agent(cpu=4)
     make_sessions(alice, 24)
-    picture = read_snapshot(group, timezone.now())
-    plan, together, placed = decide(picture), threading.Barrier(2), []
+    reading = read_snapshot(group, timezone.now())
+    plan, together, placed = decide(reading), threading.Barrier(2), []
 
     def scheduler() -> None:
         try:

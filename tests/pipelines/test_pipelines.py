@@ -14,7 +14,7 @@ from backendai.domain.compute.status import Status as SessionStatus
 from backendai.domain.pipelines.documents.graph import crossings, drawn
 from backendai.domain.pipelines.explaining import why_waits
 from backendai.domain.pipelines.models import Attempt, State, Status, Task
-from backendai.domain.pipelines.reading import classes_of, read_picture
+from backendai.domain.pipelines.reading import classes_of, read_runs
 from backendai.domain.pipelines.services import acting, releasing
 from backendai.domain.pipelines.services.acting import act
 from backendai.domain.pipelines.services.changing import cancel_run, retry_failed
@@ -105,7 +105,7 @@ def test_a_control_that_dies_before_the_release_repeats_nothing(cast: Cast, monk
 
     monkeypatch.setattr(releasing, "launch_alike", dies)
     with pytest.raises(KeyboardInterrupt):
-        act(read_picture(timezone.now()))
+        act(read_runs(timezone.now()))
     assert not ComputeSession.objects.exists() and states(run, "prepare") == {"WAITING": 1}
     monkeypatch.undo()
     assert play(run).status == Status.SUCCEEDED
@@ -114,7 +114,7 @@ def test_a_control_that_dies_before_the_release_repeats_nothing(cast: Cast, monk
 
 def test_two_controls_with_the_same_picture_release_once(cast: Cast) -> None:
     run = launch_text(cast.alice, FLOW)
-    first, second = read_picture(timezone.now()), read_picture(timezone.now())
+    first, second = read_runs(timezone.now()), read_runs(timezone.now())
     assert (act(first), len(pending(run))) == (1, 1)
     act(second)
     assert len(pending(run)) == 1
@@ -124,9 +124,9 @@ def test_two_controls_with_the_same_picture_release_once(cast: Cast) -> None:
 
 def test_a_cancel_between_decision_and_release_wins(cast: Cast) -> None:
     run = launch_text(cast.alice, FLOW)
-    picture = read_picture(timezone.now())
+    reading = read_runs(timezone.now())
     cancel_run(run, cast.alice, now=timezone.now())
-    act(picture)
+    act(reading)
     assert not ComputeSession.objects.exists()
     assert play(run).status == Status.CANCELLED
 
@@ -165,7 +165,7 @@ def test_a_pass_over_many_runs_has_few_queries(cast: Cast, django_assert_max_num
     for _ in range(5):
         launch_text(cast.alice, FLOW)
     with django_assert_max_num_queries(7):
-        read_picture(timezone.now())
+        read_runs(timezone.now())
 
 
 def test_a_graph_has_every_step_in_a_layer_behind_what_it_waits_for() -> None:

@@ -16,7 +16,7 @@ from backendai.domain.cluster.models import Agent, ResourceGroup
 from backendai.domain.compute.models import ComputeSession, Kernel
 from backendai.domain.compute.status import Status
 from backendai.domain.planning import queue
-from backendai.domain.planning.snapshot import read_picture, read_snapshot
+from backendai.domain.planning.snapshot import read_group, read_snapshot
 from backendai.scheduler.decide import decide
 from backendai.scheduler.sequence import UserHoldings, turns
 from backendai.scheduler.sequences import SEQUENCES
@@ -306,9 +306,9 @@ def test_what_runs_is_read_for_backfill_with_the_end_that_is_known(cast: Cast) -
 def test_a_session_of_which_nothing_can_be_made_is_set_aside(cast: Cast) -> None:
     good, bad = make_session(cast.alice), make_session(cast.alice)
     Kernel.objects.filter(session=bad).update(slots={"cpu": "many"})
-    picture = read_picture(make_group(), timezone.now())
-    assert [session.id for session in picture.snapshot.pending] == [good.pk]
-    assert [pk for pk, _ in picture.broken] == [bad.pk]
+    reading = read_group(make_group(), timezone.now())
+    assert [session.id for session in reading.snapshot.pending] == [good.pk]
+    assert [pk for pk, _ in reading.broken] == [bad.pk]
 
 
 @pytest.mark.parametrize(("sequence", "expected"), [("fifo", ["urgent", "first"]), ("lifo", ["urgent", "third"])])

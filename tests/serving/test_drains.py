@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from backendai.domain.serving.models import DesiredState, Endpoint, State
-from backendai.domain.serving.reading import read_picture
+from backendai.domain.serving.reading import read_endpoints
 from backendai.domain.serving.services.acting import act
 from backendai.domain.serving.services.endpoints import change_endpoint, set_wish, update_endpoint
 from tests.cast import Cast
@@ -79,9 +79,9 @@ def test_a_replica_that_is_loading_has_time_for_its_requests(cast: Cast) -> None
 def test_an_old_plan_starts_and_drains_nothing(cast: Cast) -> None:
     endpoint, world = two_ready(cast)
     change_endpoint(fresh(endpoint), cast.alice, minimum=4, maximum=4)
-    more = read_picture(world.now)
+    more = read_endpoints(world.now)
     set_wish(fresh(endpoint), cast.alice, DesiredState.STOPPED)
-    less = read_picture(world.now)
+    less = read_endpoints(world.now)
     act(more)
     assert endpoint.replicas.count() == 2
     set_wish(fresh(endpoint), cast.alice, DesiredState.RUN)

@@ -19,7 +19,7 @@ from backendai.domain.serving.endpoint_table import read_table
 from backendai.domain.serving.models import DesiredState, Endpoint, ProxyReading, Revision, State
 from backendai.domain.serving.moves import set_desired
 from backendai.domain.serving.presentation import shown
-from backendai.domain.serving.reading import read_picture
+from backendai.domain.serving.reading import read_endpoints
 from backendai.domain.serving.services.endpoints import (
     change_endpoint,
     create_endpoint,
@@ -268,12 +268,12 @@ def test_a_look_takes_the_same_number_of_queries_for_one_endpoint_and_for_many(c
     make_endpoint(cast.alice, "first")
     world.steps(5)
     with CaptureQueriesContext(connection) as few:
-        read_picture(timezone.now())
+        read_endpoints(timezone.now())
     for number in range(5):
         make_endpoint(cast.alice, f"more-{number}", minimum=2, maximum=2)
     world.steps(5)
     with CaptureQueriesContext(connection) as many:
-        read_picture(timezone.now())
+        read_endpoints(timezone.now())
     assert len(many) == len(few) <= 9
 
 

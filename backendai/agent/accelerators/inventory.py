@@ -107,7 +107,7 @@ _GONE = "it has gone from the machine"
 
 
 @dataclass(frozen=True, slots=True)
-class _Picture:
+class _Reading:
     """The result of one reading. ``kinds``: the accelerator of each device. ``owners``: the kernel of each process."""
 
     at: float
@@ -133,7 +133,7 @@ class Accelerators:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._kinds, self._asked, self._clock = list(kinds), Slots(asked or {}), clock
-        self._picture = _Picture(clock())
+        self._reading = _Reading(clock())
         self._known: dict[str, tuple[str, Device]] = {}  # id → kind, last known device
         self._withheld: dict[str, tuple[float, str]] = {}  # kind → end, reason
         self._containers: dict[str, UUID] = {}
@@ -180,7 +180,7 @@ class Accelerators:
         pids = {pid for use in uses.values() for pid in use.processes}
         owners = kernels_of(pids, dict(self._containers))
         notes = tuple(note for seen in found.values() for note in seen.notes)
-        self._picture = _Picture(self._clock(), devices, kinds, uses, owners, notes)
+        self._reading = _Reading(self._clock(), devices, kinds, uses, owners, notes)
         self._tally.add(uses, owners)
         self._seen.set()
 
@@ -191,8 +191,8 @@ class Accelerators:
     def offer(self, kernels: Iterable[KernelSighting]) -> Offer:
         """Return the agent's offer of accelerators, and its notes. ``kernels``: the kernels on this agent."""
         self._containers = {one.container_id: one.kernel_id for one in kernels if one.container_id}
-        picture = self._picture
-        return offer_of(self._judged(picture), picture.uses, picture.owners, picture.notes, self._asked)
+        reading = self._reading
+        return offer_of(self._judged(reading), reading.uses, reading.owners, reading.notes, self._asked)
 
     def grant(self, spec: KernelSpec, *, native: bool = False) -> Grant:
         """Return the grant of the devices in the kernel's spec; it hides all others.
@@ -204,7 +204,7 @@ class Accelerators:
             return NOTHING
         of_kind: dict[Accelerator, list[Part]] = {}
         for part in parts:
-            of_kind.setdefault(self._picture.kinds[part.device.id], []).append(part)
+            of_kind.setdefault(self._reading.kinds[part.device.id], []).append(part)
         environ, host, paths = dict(described(parts)), dict[str, Any](), list[str]()
         for one, own in of_kind.items():
             grant = one.native(own) if native else one.container(own)
@@ -216,7 +216,7 @@ class Accelerators:
 
     def has(self, kind: str) -> bool:
         """Return whether the machine has devices of this kind, including faulty ones."""
-        return any(one.kind == kind for one in self._picture.kinds.values())
+        return any(one.kind == kind for one in self._reading.kinds.values())
 
     def withhold(self, kind: str, why: str) -> None:
         """Offer no devices of this kind for ten minutes. Call it when the engine failed to provide them."""
@@ -259,13 +259,13 @@ class Accelerators:
             if kind == one.kind and device.id not in there and device.number not in cut
         ]
 
-    def _judged(self, picture: _Picture) -> list[Device]:
+    def _judged(self, reading: _Reading) -> list[Device]:
         """Return the devices with further faults: a driver that does not answer, and withheld kinds."""
         now = self._clock()
-        silent = now - picture.at > _LONGEST_SILENCE and self._thread.is_alive()
+        silent = now - reading.at > _LONGEST_SILENCE and self._thread.is_alive()
         judged = []
-        for device in picture.devices.values():
-            until, why = self._withheld.get(picture.kinds[device.id].kind, (now, ""))
+        for device in reading.devices.values():
+            until, why = self._withheld.get(reading.kinds[device.id].kind, (now, ""))
             fault = device.fault or ("its driver has not answered for a minute" if silent else "")
             judged.append(replace(device, fault=fault or (why if until > now else "")))
         return judged
@@ -273,10 +273,10 @@ class Accelerators:
     def _parts(self, spec: KernelSpec) -> list[Part]:
         if not self._seen.wait(_FIRST_LOOK_SECONDS):
             raise BackendError("The accelerator drivers of this agent have not answered yet.")
-        picture, parts = self._picture, []
+        reading, parts = self._reading, []
         for slot, amounts in spec.devices.items():
             for device_id, amount in amounts.items():
-                device = picture.devices.get(device_id)
+                device = reading.devices.get(device_id)
                 if device is None or device.slot != slot or device.fault:
                     why = device.fault if device and device.fault else "this agent does not offer it so"
                     raise StartFailed(

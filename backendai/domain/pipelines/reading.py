@@ -45,7 +45,7 @@ _SESSION = ("status", "result", "status_reason", "status_data")
 @dataclass(slots=True)
 class RunsReading:
     """The unfinished runs, oldest first, what is to be decided about each, and how many sessions of each owner have no
-    agent yet. ``has_more``: what was carried out opens more than this picture shows."""
+    agent yet. ``has_more``: what was carried out opens more than was read."""
 
     now: datetime
     runs: dict[UUID, Run]
@@ -55,25 +55,25 @@ class RunsReading:
     has_more: bool = False
 
 
-def read_picture(now: datetime, run_ids: Sequence[UUID] | None = None) -> RunsReading:
+def read_runs(now: datetime, run_ids: Sequence[UUID] | None = None) -> RunsReading:
     """Return the unfinished runs, or these of them; at most seven queries."""
     unfinished = Run.objects.unfinished().select_related("owner").order_by("created_at", "pk")
     runs = {run.pk: run for run in (unfinished if run_ids is None else unfinished.filter(pk__in=among(run_ids)))}
-    picture = RunsReading(now, runs, {}, {}, Counter())
+    reading = RunsReading(now, runs, {}, {}, Counter())
     if not runs:
-        return picture
+        return reading
     # Requests and values of a large array are a megabyte, which only a launch reads.
     rows = Step.objects.filter(run__in=among(list(runs))).defer("request", "secrets", "values").order_by("place")
-    picture.steps = {step.pk: step for step in rows}
-    ids = among(list(picture.steps))
+    reading.steps = {step.pk: step for step in rows}
+    ids = among(list(reading.steps))
     edges, (counts, excused) = _edges(ids), _counts(ids)
     released = list(_released(ids))
     unplaced = Counter(row[1] for row in released if row[4] == SessionStatus.PENDING)
     for step_id, number in unplaced.items():
-        picture.unplaced[picture.runs[picture.steps[step_id].run_id].owner_id] += number
+        reading.unplaced[reading.runs[reading.steps[step_id].run_id].owner_id] += number
     waiting = [
         pk
-        for pk, step in picture.steps.items()
+        for pk, step in reading.steps.items()
         if counts[pk][TaskState.WAITING]
         and runs[step.run_id].status == RunStatus.RUNNING
         and unplaced[pk] < UNPLACED_PER_STEP
@@ -81,15 +81,15 @@ def read_picture(now: datetime, run_ids: Sequence[UUID] | None = None) -> RunsRe
     ready = _ready(waiting, now)
     by_each = [pk for pk in waiting if any(when == When.EACH for _, when in edges.get(pk, ()))]
     blocked = _blocked(by_each)
-    ended = _ended(released, picture)
+    ended = _ended(released, reading)
     by_run: dict[UUID, list[StepView]] = defaultdict(list)
-    for pk, step in picture.steps.items():
-        names = tuple(EdgeView(picture.steps[on].name, When(when)) for on, when in edges.get(pk, ()))
+    for pk, step in reading.steps.items():
+        names = tuple(EdgeView(reading.steps[on].name, When(when)) for on, when in edges.get(pk, ()))
         view = _view(step, counts[pk], names, unplaced[pk], ready.get(pk, ()), blocked.get(pk, ()))
         by_run[step.run_id].append(replace(view, excused=excused[pk]) if excused[pk] else view)
     for pk, run in runs.items():
-        picture.views[pk] = _run_view(run, by_run[pk], ended.get(pk, ()))
-    return picture
+        reading.views[pk] = _run_view(run, by_run[pk], ended.get(pk, ()))
+    return reading
 
 
 def _run_view(run: Run, steps: Iterable[StepView], ended: Iterable[Ended]) -> RunView:
@@ -167,12 +167,12 @@ def _released(ids: Any) -> QuerySet[Task, Any]:
     return rows.values_list("pk", "step", "attempt", "index", *(f"session__{name}" for name in _SESSION))
 
 
-def _ended(rows: Iterable[tuple[Any, ...]], picture: RunsReading) -> dict[UUID, list[Ended]]:
+def _ended(rows: Iterable[tuple[Any, ...]], reading: RunsReading) -> dict[UUID, list[Ended]]:
     found: dict[UUID, list[Ended]] = defaultdict(list)
     for pk, step_id, attempt, _, status, result, code, data in rows:
         if status is not None and status not in TERMINAL:
             continue
-        step = picture.steps[step_id]
+        step = reading.steps[step_id]
         succeeded = status == SessionStatus.TERMINATED and result == Result.SUCCESS
         cancelled = not succeeded and reason_of(code or "").kind == ReasonKind.REQUEST
         classes = classes_of(code or "", data or {})

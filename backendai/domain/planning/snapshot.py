@@ -53,10 +53,10 @@ def read_snapshot(
     If nothing is pending, agents are read only with ``even_if_idle``. ``newcomers``: sessions before their launch,
     which are included. A fixed number of queries.
     """
-    return read_picture(group, now, even_if_idle=even_if_idle, newcomers=newcomers).snapshot
+    return read_group(group, now, even_if_idle=even_if_idle, newcomers=newcomers).snapshot
 
 
-def read_picture(
+def read_group(
     group: ResourceGroup, now: datetime, *, even_if_idle: bool = False, newcomers: Sequence[Newcomer] = ()
 ) -> GroupReading:
     """Return the scheduler's snapshot of the group, and the ids of sessions that cannot be read, with the errors. Same

@@ -12,7 +12,7 @@ from backendai.base.core.messages import Message
 from backendai.domain.cluster.app_domains import COMMON_LABEL, app_domain_of, origin_of
 from backendai.domain.serving.measures import Reading, quantile, spans_of
 from backendai.domain.serving.models import Endpoint, ProxyReading, Replica
-from backendai.domain.serving.reading import EndpointsReading, ObservedReplica, read_picture
+from backendai.domain.serving.reading import EndpointsReading, ObservedReplica, read_endpoints
 from backendai.domain.serving.services.acting import Decision, decide
 from backendai.domain.usage.samples import accelerator_parts
 from backendai.scheduler.serving.health import Health, health_of
@@ -95,11 +95,11 @@ def url_of(endpoint: Endpoint) -> str:
 def shown(endpoints: Iterable[Endpoint], now: datetime) -> list[EndpointSummary]:
     """Return these endpoints as they are now, in their order. Eight queries."""
     rows = list(endpoints)
-    picture = read_picture(now, [one.pk for one in rows])
+    pass_reading = read_endpoints(now, [one.pk for one in rows])
     by_endpoint: defaultdict[UUID, list[ObservedReplica]] = defaultdict(list)
-    for seen in picture.seen.values():
+    for seen in pass_reading.seen.values():
         by_endpoint[seen.replica.endpoint_id].append(seen)
-    return [_shown(one, picture, by_endpoint[one.pk]) for one in rows if one.pk in picture.views]
+    return [_shown(one, pass_reading, by_endpoint[one.pk]) for one in rows if one.pk in pass_reading.views]
 
 
 def points_of(endpoint: Endpoint, since: datetime, now: datetime, at_most: int = MOST_POINTS) -> list[Point]:
@@ -150,8 +150,8 @@ def _point(
     )
 
 
-def _shown(endpoint: Endpoint, picture: EndpointsReading, replicas: Sequence[ObservedReplica]) -> EndpointSummary:
-    view = picture.views[endpoint.pk]
-    # The picture's row has its revisions at hand; the one that came may have less.
-    row = picture.endpoints[endpoint.pk]
-    return EndpointSummary(row, view, health_of(view), decide(view, picture.now), tuple(replicas))
+def _shown(endpoint: Endpoint, pass_reading: EndpointsReading, replicas: Sequence[ObservedReplica]) -> EndpointSummary:
+    view = pass_reading.views[endpoint.pk]
+    # The row that was read has its revisions at hand; the one that came may have less.
+    row = pass_reading.endpoints[endpoint.pk]
+    return EndpointSummary(row, view, health_of(view), decide(view, pass_reading.now), tuple(replicas))

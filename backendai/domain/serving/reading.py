@@ -1,4 +1,4 @@
-"""Database → frozen picture of all endpoints, in a fixed number of queries."""
+"""Reads all endpoints from the database, frozen, in a fixed number of queries."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class EndpointsReading:
     versions: Mapping[tuple[UUID, str], int]  # endpoint and proxy → the version in the proxy's table
 
 
-def read_picture(now: datetime, endpoint_ids: Collection[UUID] | None = None) -> EndpointsReading:
+def read_endpoints(now: datetime, endpoint_ids: Collection[UUID] | None = None) -> EndpointsReading:
     """Return all endpoints that are not over (or these alone). Eight queries, however many there are; two more where
     a rule looks at accelerators."""
     rows = Endpoint.objects.unfinished() if endpoint_ids is None else Endpoint.objects.filter(pk__in=endpoint_ids)

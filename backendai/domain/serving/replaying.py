@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from backendai.domain.serving.measures import Reading, service_seconds, spans_of
 from backendai.domain.serving.models import Endpoint, ProxyReading
-from backendai.domain.serving.reading import read_picture
+from backendai.domain.serving.reading import read_endpoints
 from backendai.scheduler.serving.replay import Minute, Replayed, replay
 from backendai.scheduler.serving.snapshot import EndpointView
 
@@ -38,7 +38,7 @@ class Yesterday:
 def replay_yesterday(endpoint: Endpoint, now: datetime, *, minimum: int, maximum: int, target: float) -> Yesterday:
     """Return what these numbers would have done with the load of the last day. Nine queries; reads one row for each
     minute and app proxy."""
-    view = read_picture(now, [endpoint.pk]).views[endpoint.pk]
+    view = read_endpoints(now, [endpoint.pk]).views[endpoint.pk]
     tried = replace(view, minimum=minimum, maximum=maximum, target=target)
     return summed(tried, minutes_of(endpoint, now - _DAY, now))
 

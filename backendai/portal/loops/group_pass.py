@@ -22,7 +22,7 @@ from backendai.domain.planning.apply import apply_plan
 from backendai.domain.planning.beyond import waits_beyond
 from backendai.domain.planning.deciding import WrongRules, decide_apart
 from backendai.domain.planning.queue import MOST_PER_PASS, order_of
-from backendai.domain.planning.snapshot import read_picture
+from backendai.domain.planning.snapshot import read_group
 from backendai.scheduler.snapshot import Snapshot
 
 logger = logging.getLogger(__name__)
@@ -34,11 +34,11 @@ def schedule(group: ResourceGroup, now: datetime) -> int:
     """Run one pass over the group; returns how many sessions were placed. Faults of single sessions or of the group's
     rules become wait reasons instead of errors, and an unreachable database is logged."""
     try:
-        picture = read_picture(group, now)
-        _note_broken(picture.broken, now)
-        placed = _place(group, picture.snapshot, now) if picture.snapshot.pending else 0
-        if picture.is_partial:
-            note_waits(waits_beyond(group, picture.looked_at, now), now=now)
+        reading = read_group(group, now)
+        _note_broken(reading.broken, now)
+        placed = _place(group, reading.snapshot, now) if reading.snapshot.pending else 0
+        if reading.is_partial:
+            note_waits(waits_beyond(group, reading.looked_at, now), now=now)
         return placed
     except WrongRules as error:
         _note_wrong_rules(group, error, now)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from backendai.domain.pipelines.models import Run
-from backendai.domain.pipelines.reading import read_picture
+from backendai.domain.pipelines.reading import read_runs
 from backendai.domain.pipelines.services.acting import pass_over
 from backendai.portal.loops.loops import Line, single
 
@@ -23,4 +23,4 @@ def run_pipelines(now: datetime) -> int:
     with _line.turn() as is_ours:
         if not is_ours or not Run.objects.unfinished().exists():
             return 0
-        return single(PIPELINES_LEASE, now, lambda: pass_over(read_picture(now)), patience=_PATIENCE_SECONDS)
+        return single(PIPELINES_LEASE, now, lambda: pass_over(read_runs(now)), patience=_PATIENCE_SECONDS)

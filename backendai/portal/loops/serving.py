@@ -14,7 +14,7 @@ from django.utils import timezone
 from backendai.domain.cluster.services import release_lease, take_lease
 from backendai.domain.serving.models import Endpoint
 from backendai.domain.serving.prometheus import value_of
-from backendai.domain.serving.reading import read_picture
+from backendai.domain.serving.reading import read_endpoints
 from backendai.domain.serving.services.acting import act
 from backendai.domain.serving.services.metrics import ask_all, queries_of_rules, write_values
 from backendai.domain.serving.services.reconcile import follow
@@ -32,8 +32,8 @@ def run_serving(now: datetime) -> int:
     if not take_lease(SERVING_LEASE, owner, now=now, duration=_LEASE):
         return 0
     try:
-        moved = follow(read_picture(now))
-        return moved + act(read_picture(now))
+        moved = follow(read_endpoints(now))
+        return moved + act(read_endpoints(now))
     finally:
         release_lease(SERVING_LEASE, owner, now=timezone.now())
 

@@ -58,7 +58,7 @@ class Pool:
 
     def __init__(self, api: Api, settings: PoolSettings, told: Slots | None, clock: Callable[[], float]) -> None:
         self._api, self._settings, self._told, self._clock = api, settings, told, clock
-        self._picture, self._taken_at = PoolSnapshot(), -math.inf
+        self._reading, self._taken_at = PoolSnapshot(), -math.inf
         self._version, self._version_at = "", -math.inf
         self._lock = threading.Lock()
 
@@ -66,21 +66,21 @@ class Pool:
         """Return the newest state. Raises BackendError if the API does not answer."""
         with self._lock:
             if self._clock() - self._taken_at >= _KEPT_SECONDS:
-                self._picture, self._taken_at = self._take(), self._clock()
-            return self._picture
+                self._reading, self._taken_at = self._take(), self._clock()
+            return self._reading
 
     def capacity(self) -> Slots:
         """Return the amounts of the pool that kernels can use."""
-        picture = self.look()
-        if picture.nodes is not None:
-            whole = _sum(_room_of(node) for node in picture.nodes)
-        elif picture.quota is not None:
-            return picture.quota
+        reading = self.look()
+        if reading.nodes is not None:
+            whole = _sum(_room_of(node) for node in reading.nodes)
+        elif reading.quota is not None:
+            return reading.quota
         else:
             return self._told or Slots()
-        if picture.quota is None:
+        if reading.quota is None:
             return whole
-        return Slots({slot: min(amount, picture.quota.get(slot, amount)) for slot, amount in whole.items()})
+        return Slots({slot: min(amount, reading.quota.get(slot, amount)) for slot, amount in whole.items()})
 
     def widest(self) -> list[Slots]:
         """Return the capacities of the largest nodes, without nodes that another one exceeds in everything; empty:
@@ -111,9 +111,9 @@ class Pool:
 
     def notes(self) -> list[Note]:
         """Return notes about the pool's capacity for administrators."""
-        picture, notes = self.look(), list[Note]()
-        if picture.nodes is None:
-            source = "the quota of the namespace" if picture.quota else "BACKENDAI_AGENT_SLOTS"
+        reading, notes = self.look(), list[Note]()
+        if reading.nodes is None:
+            source = "the quota of the namespace" if reading.quota else "BACKENDAI_AGENT_SLOTS"
             notes.append(
                 Note(
                     code="no-node-rights",
@@ -122,7 +122,7 @@ class Pool:
                     fix="Bind the optional ClusterRole of the manifest to the agent's service account.",
                 )
             )
-        elif not picture.nodes:
+        elif not reading.nodes:
             notes.append(
                 Note(
                     code="no-nodes",
@@ -133,9 +133,9 @@ class Pool:
         else:
             largest = self.widest()[0]
             room = f"{largest['cpu'] / MILLI:g} CPUs and {format_size(largest['mem'] // MILLI)}"
-            text = f"{len(picture.nodes)} nodes; the largest has room for a kernel of {room}."
+            text = f"{len(reading.nodes)} nodes; the largest has room for a kernel of {room}."
             notes.append(Note(code="pool-nodes", message=text))
-        for name, why in sorted(picture.away.items())[:8]:
+        for name, why in sorted(reading.away.items())[:8]:
             notes.append(Note(code="node-away", message=f"Node {name} gets no new sessions: {why}."))
         return notes
 

@@ -31,22 +31,22 @@ logger = logging.getLogger(__name__)
 _CAN_END = LIVE - {SessionStatus.TERMINATING}
 
 
-def act(picture: RunsReading) -> int:
+def act(reading: RunsReading) -> int:
     """Decide about each run and carry it out; returns how many changed. A launch that is refused changes nothing: the
     loop is not woken for it."""
     changed = 0
-    for pk, view in picture.views.items():
-        run = picture.runs[pk]
-        room = UNPLACED_PER_OWNER - picture.unplaced[run.owner_id]
+    for pk, view in reading.views.items():
+        run = reading.runs[pk]
+        room = UNPLACED_PER_OWNER - reading.unplaced[run.owner_id]
         try:
-            decision = decide_run(replace(view, room=room), picture.now)
+            decision = decide_run(replace(view, room=room), reading.now)
             if decision.is_empty:
                 continue
-            has_settled = _settled(run, decision, picture)
-            launched = _launched(run, decision, picture) if decision.release else 0
-            picture.unplaced[run.owner_id] += launched
+            has_settled = _settled(run, decision, reading)
+            launched = _launched(run, decision, reading) if decision.release else 0
+            reading.unplaced[run.owner_id] += launched
             changed += bool(has_settled or launched)
-            picture.has_more |= has_settled and _opens_more(view, decision)
+            reading.has_more |= has_settled and _opens_more(view, decision)
         except Exception:
             logger.exception("run %s could not be brought forward by this pass", pk)
     return changed
@@ -58,7 +58,7 @@ def _opens_more(view: RunView, decision: Decision) -> bool:
     return bool(decision.retry) or any(edge.when == When.EACH for step in view.steps for edge in step.edges)
 
 
-def _settled(run: Run, decision: Decision, picture: RunsReading) -> bool:
+def _settled(run: Run, decision: Decision, reading: RunsReading) -> bool:
     """Carry out all but the launches and return whether something changed; nothing does if the run has since."""
     if not (decision.settle or decision.retry or decision.close or decision.stops or decision.end):
         return False
@@ -66,16 +66,16 @@ def _settled(run: Run, decision: Decision, picture: RunsReading) -> bool:
         if not grow(run.pk, run.version, Status(run.status)):
             return False
         run.version += 1
-        _settle(decision, [step for step in picture.steps.values() if step.run_id == run.pk], picture.now)
-        stopped = _stop(run, picture.now) if decision.stops else 0
+        _settle(decision, [step for step in reading.steps.values() if step.run_id == run.pk], reading.now)
+        stopped = _stop(run, reading.now) if decision.stops else 0
         if decision.end:
-            _end(run, decision.end, picture.now)
+            _end(run, decision.end, reading.now)
     return bool(stopped or decision.settle or decision.retry or decision.close or decision.end)
 
 
-def _launched(run: Run, decision: Decision, picture: RunsReading) -> int:
+def _launched(run: Run, decision: Decision, reading: RunsReading) -> int:
     """Return how many sessions were launched; none if the run is another than was decided about."""
-    return release(run, run.version, decision.release, picture.now)
+    return release(run, run.version, decision.release, reading.now)
 
 
 def _settle(decision: Decision, steps: Iterable[Step], now: datetime) -> None:
@@ -127,10 +127,10 @@ def _end(run: Run, to: RunStatus, now: datetime) -> None:
         move_run(run.pk, Status(to), ended_at=now)
 
 
-def pass_over(picture: RunsReading) -> int:
+def pass_over(reading: RunsReading) -> int:
     """Do what ``act`` does, and wake the loop again where that opens more."""
-    changed = act(picture)
-    if picture.has_more:
+    changed = act(reading)
+    if reading.has_more:
         with transaction.atomic():
             hint_runs()
     return changed

@@ -11,7 +11,7 @@ from backendai.domain.accounts.models import User
 from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.spec import SessionSpec
 from backendai.domain.pipelines.models import Task
-from backendai.domain.pipelines.reading import read_picture
+from backendai.domain.pipelines.reading import read_runs
 from backendai.domain.pipelines.services.acting import act
 from backendai.domain.pipelines.services.creating import array_of, create_run
 
@@ -23,7 +23,7 @@ def launch_with_retries(
     its first session is not allowed yet: the run goes on trying."""
     run, is_new = create_run(user, array_of(spec, 1, retries=retry), idempotency_key=idempotency_key, now=now)
     if is_new:
-        act(read_picture(now, [run.pk]))
+        act(read_runs(now, [run.pk]))
     task = Task.objects.select_related("session", "step").get(step__run=run)
     if task.session is None:
         text = Message("Run {name} was created, but its session waits: {why}", name=run.name, why=task.step.message)

@@ -25,22 +25,22 @@ from backendai.scheduler.find_idle import LIFETIME, UTILIZATION, Finding, Verdic
 _Recorded = Mapping[tuple[UUID, int | None], WarningRow]
 
 
-def act_on_idle(picture: IdleReading) -> int:
+def act_on_idle(reading: IdleReading) -> int:
     """Warn idle sessions, withdraw warnings of sessions in use, and end sessions whose warning time is over.
 
     Returns the number of these actions. At most ``MOST_AT_ONCE`` of each kind; the next pass continues. For sessions
     without recorded traffic, the time without traffic begins now.
     """
-    now = picture.now
-    recorded = {(one.session_id, one.checker_id): one for one in picture.warnings}
-    found = {(one.session, one.rule.id): one for one in picture.findings}
-    note_traffic(dict.fromkeys(picture.without_traffic, now))
+    now = reading.now
+    recorded = {(one.session_id, one.checker_id): one for one in reading.warnings}
+    found = {(one.session, one.rule.id): one for one in reading.findings}
+    note_traffic(dict.fromkeys(reading.without_traffic, now))
     obsolete = [
         one.id for key, one in recorded.items() if one.warned_at and not _is_idle(found.get((key[0], key[1] or 0)))
     ]
     changed = withdraw(obsolete, now=now)
-    postpone(dict(_later_ends(picture.findings, recorded)))
-    idle = [one for one in picture.findings if one.verdict != Verdict.KEEP]
+    postpone(dict(_later_ends(reading.findings, recorded)))
+    idle = [one for one in reading.findings if one.verdict != Verdict.KEEP]
     changed += warn_idle([_case(one, now) for one in idle if not _is_warned(one, recorded)], now=now)
     due = [_case(one, now) for one in idle if one.verdict == Verdict.COLLECT]
     changed += len(collect_idle(due, now=now))

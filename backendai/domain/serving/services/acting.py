@@ -51,22 +51,22 @@ def decide(view: EndpointView, now: datetime) -> Decision:
     return Decision(scale, decide_rollout(view, scale.desired, now))
 
 
-def act(picture: EndpointsReading) -> int:
+def act(reading: EndpointsReading) -> int:
     """Decide about each endpoint and carry it out; returns how many changed. An endpoint that fails is logged and does
     not keep the others from their turn."""
-    _keep_course(picture)
+    _keep_course(reading)
     changed = 0
-    for pk, view in picture.views.items():
+    for pk, view in reading.views.items():
         try:
-            changed += _act(picture.endpoints[pk], picture, decide(view, picture.now))
-            _tell_of_health(picture.endpoints[pk], view, picture.now)
+            changed += _act(reading.endpoints[pk], reading, decide(view, reading.now))
+            _tell_of_health(reading.endpoints[pk], view, reading.now)
         except Exception:
             logger.exception("endpoint %s could not be served by this pass", pk)
     return changed
 
 
-def _act(endpoint: Endpoint, picture: EndpointsReading, decision: Decision) -> bool:
-    now, scale, rollout = picture.now, decision.scale, decision.rollout
+def _act(endpoint: Endpoint, reading: EndpointsReading, decision: Decision) -> bool:
+    now, scale, rollout = reading.now, decision.scale, decision.rollout
     changes_number, refused = scale.desired != endpoint.desired, None
     if scale.panic_until != endpoint.panic_until and not changes_number:
         Endpoint.objects.filter(pk=endpoint.pk, version=endpoint.version).update(panic_until=scale.panic_until)
@@ -74,20 +74,20 @@ def _act(endpoint: Endpoint, picture: EndpointsReading, decision: Decision) -> b
         with transaction.atomic():
             if not claim(endpoint):
                 return False  # somebody changed the endpoint since it was read: the next pass decides anew
-            refused = _carry_out(endpoint, picture, decision)
+            refused = _carry_out(endpoint, reading, decision)
     _note_reasons(endpoint, scale, rollout, refused, now)
     return bool(rollout.drains or rollout.starts or changes_number)
 
 
-def _carry_out(endpoint: Endpoint, picture: EndpointsReading, decision: Decision) -> Reason | None:
+def _carry_out(endpoint: Endpoint, reading: EndpointsReading, decision: Decision) -> Reason | None:
     """Write what was decided; returns the limit that refuses a replica for now."""
-    now, scale, rollout = picture.now, decision.scale, decision.rollout
+    now, scale, rollout = reading.now, decision.scale, decision.rollout
     if scale.desired != endpoint.desired:
         about = {"message": scale.reason.message, "data": scale.reason.data}
         set_desired(endpoint, scale.desired, now=now, panic_until=scale.panic_until, code=scale.reason.code, **about)
     if rollout.rolls_back or rollout.finishes:
         _end_update(endpoint, rollout, now)
-    drain(picture, rollout.drains, scale.reason)
+    drain(reading, rollout.drains, scale.reason)
     for number, count in rollout.starts:
         revision = _revision(endpoint, number)
         for _ in range(count):
@@ -96,16 +96,16 @@ def _carry_out(endpoint: Endpoint, picture: EndpointsReading, decision: Decision
     return None
 
 
-def drain(picture: EndpointsReading, replica_ids: Sequence[UUID], scaling: Reason) -> None:
+def drain(reading: EndpointsReading, replica_ids: Sequence[UUID], scaling: Reason) -> None:
     """Let replicas get no new requests; they end when their last one is answered. App proxies may send to one that is
     LOADING as soon as their own probe succeeded. ``scaling``: why there are as many replicas as there are."""
-    now = picture.now
+    now = reading.now
     for pk in replica_ids:
-        replica = picture.seen[pk].replica
+        replica = reading.seen[pk].replica
         until = now if replica.state == State.STARTING else now + replica.revision.drain_timeout
         if replica.session.ends_at is not None:
             until = min(until, replica.session.ends_at)
-        reason, message = _why_it_goes(picture.views[replica.endpoint_id], pk, scaling)
+        reason, message = _why_it_goes(reading.views[replica.endpoint_id], pk, scaling)
         move_replicas([pk], State.DRAINING, now=now, reason=reason, message=message, drain_by=until)
         if reason in _BY_ITSELF:
             told = Message("Replica {number}: {message}", number=replica.number, message=message)
@@ -158,7 +158,7 @@ def start_replica(endpoint: Endpoint, revision: Revision, *, now: datetime) -> R
 
 
 def _use_number(endpoint: Endpoint, number: int) -> None:
-    """Give the number of a replica to no other one; plans from an earlier picture change nothing any more."""
+    """Give the number of a replica to no other one; plans from an earlier reading change nothing any more."""
     Endpoint.objects.filter(pk=endpoint.pk).update(last_number=number, version=F("version") + 1)
 
 
@@ -233,10 +233,10 @@ def _tell_of_health(endpoint: Endpoint, view: EndpointView, now: datetime) -> No
         tell_owner(endpoint, Kind.UNAVAILABLE, Message("It is being replaced."), now=now)
 
 
-def _keep_course(picture: EndpointsReading) -> None:
+def _keep_course(reading: EndpointsReading) -> None:
     """Write the peaks of load, and of replicas that answer, that have changed, in one statement."""
-    reached = {pk: reached_by(view) for pk, view in picture.views.items()}
-    rows = picture.endpoints.items()
-    changed = [pk for pk, row in rows if (picture.peaks[pk], reached[pk]) != (row.peaks, row.reached)]
-    peaks, numbers = [json.dumps(picture.peaks[pk]) for pk in changed], [reached[pk] for pk in changed]
+    reached = {pk: reached_by(view) for pk, view in reading.views.items()}
+    rows = reading.endpoints.items()
+    changed = [pk for pk, row in rows if (reading.peaks[pk], reached[pk]) != (row.peaks, row.reached)]
+    peaks, numbers = [json.dumps(reading.peaks[pk]) for pk in changed], [reached[pk] for pk in changed]
     update_rows(Endpoint._meta.db_table, changed, {"peaks": ("jsonb", peaks), "reached": ("smallint", numbers)})

@@ -21,13 +21,13 @@ _FIRST_WAIT, _LONGEST_WAIT = timedelta(seconds=10), timedelta(minutes=5)
 _COMING = (State.STARTING, State.LOADING)
 
 
-def follow(picture: EndpointsReading) -> int:
+def follow(reading: EndpointsReading) -> int:
     """Move each replica as its session and the app proxies say; returns how many moved or changed."""
-    now = picture.now
-    return sum(_follow(one, picture, now) for one in picture.seen.values())
+    now = reading.now
+    return sum(_follow(one, reading, now) for one in reading.seen.values())
 
 
-def _follow(seen: ObservedReplica, picture: EndpointsReading, now: datetime) -> int:
+def _follow(seen: ObservedReplica, reading: EndpointsReading, now: datetime) -> int:
     replica, session = seen.replica, seen.replica.session
     if session.status in TERMINAL:
         return _ended(replica, now)
@@ -39,7 +39,7 @@ def _follow(seen: ObservedReplica, picture: EndpointsReading, now: datetime) -> 
         return _loading(seen, now)
     if replica.state == State.READY:
         return _watch(seen, now)
-    return _drain(seen, picture, now) if replica.state == State.DRAINING else 0
+    return _drain(seen, reading, now) if replica.state == State.DRAINING else 0
 
 
 def _loading(seen: ObservedReplica, now: datetime) -> int:
@@ -77,12 +77,12 @@ def _watch(seen: ObservedReplica, now: datetime) -> int:
     return int(end_replica(replica, "not-answering", message, now=now))
 
 
-def _drain(seen: ObservedReplica, picture: EndpointsReading, now: datetime) -> int:
+def _drain(seen: ObservedReplica, reading: EndpointsReading, now: datetime) -> int:
     """End a draining replica once every app proxy knows of it and has nothing open, or its time is up. A proxy that is
     cut off from the database sends by its old endpoint table, so that its silence is no word."""
     replica = seen.replica
     is_over = replica.drain_by is not None and now >= replica.drain_by
-    known = [picture.versions.get((replica.endpoint_id, one.name), 0) for one in picture.proxies]
+    known = [reading.versions.get((replica.endpoint_id, one.name), 0) for one in reading.proxies]
     is_known = all(version >= replica.drain_version for version in known)
     if not is_over and not (is_known and seen.open == 0) and replica.loading_at is not None:
         return 0
