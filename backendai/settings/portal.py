@@ -136,16 +136,9 @@ TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
         "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
         "OPTIONS": {
-            "loaders": [
-                (
-                    "backendai.portal.web.frame.constant_parts.Loader",
-                    [
-                        "django.template.loaders.filesystem.Loader",
-                        "django.template.loaders.app_directories.Loader",
-                    ],
-                )
-            ],
+            "libraries": {"i18n": "backendai.portal.web.frame.sentences"},
             "context_processors": [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
@@ -154,7 +147,6 @@ TEMPLATES = [
         },
     }
 ]
-FORM_RENDERER = "backendai.portal.web.frame.quick_widgets.QuickWidgets"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 # -- database ----------------------------------------------------------------------------------------------------------

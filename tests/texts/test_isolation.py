@@ -84,8 +84,8 @@ def test_a_sentence_of_a_template_keeps_what_is_filled_in_apart(template: str) -
 
 def _made(template: str, name: str) -> str:
     texts = {"page.html": f"{{% load i18n %}}{template}"}
-    loader = ("backendai.portal.web.frame.constant_parts.Loader", [("django.template.loaders.locmem.Loader", texts)])
-    engine = Engine(loaders=[loader], libraries={"i18n": "django.templatetags.i18n"})
+    loader = ("django.template.loaders.locmem.Loader", texts)
+    engine = Engine(loaders=[loader], libraries={"i18n": "backendai.portal.web.frame.sentences"})
     return str(engine.get_template("page.html").render(Context({"name": name})))
 
 
