@@ -14,7 +14,6 @@ from uuid import UUID
 from django.db.models import CharField, QuerySet, Value
 from django.db.models.functions import Cast, Concat
 
-from backendai.base.db.prepared import Prepared
 from backendai.base.paths.home_paths import AUTHORIZED_KEYS, clash
 from backendai.base.wire.messages import HomeFile
 from backendai.domain.accounts.models import BootstrapScript, Dotfile, SshKey
@@ -63,7 +62,7 @@ def _home(residents: Residents, rows: dict[tuple[str, str], list[tuple[str, str,
 
 def _rows(wanted: Collection[Residents]) -> Iterable[Any]:
     if len(wanted) == 1:
-        return _OF_ONE.rows(*next(iter(wanted)))
+        return list(_of_one(*next(iter(wanted))))
     if not wanted:
         return ()
     return _union({one.user for one in wanted}, {one.project for one in wanted}, {one.domain for one in wanted})
@@ -89,4 +88,5 @@ def _part(model: Any, owner: str, ids: Collection[Any], kind: str, *columns: str
     return named
 
 
-_OF_ONE = Prepared(lambda user, project, domain: _union([user], [project], [domain]))
+def _of_one(user: Any, project: Any, domain: Any) -> QuerySet[Any, Any]:
+    return _union([user], [project], [domain])

@@ -11,13 +11,12 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import DataError, IntegrityError, transaction
-from django.db.models import Case, F, Max, Q, Value, When
+from django.db.models import Case, F, Max, Q, QuerySet, Value, When
 
 from backendai.base.core.errors import UserError
 from backendai.base.core.messages import Message
 from backendai.base.core.names import architecture_name
 from backendai.base.core.slots import Slots
-from backendai.base.db.prepared import Prepared
 from backendai.base.wire.messages import PROTOCOL, Note, SyncUp
 from backendai.domain.cluster.capabilities import capabilities_of, reported
 from backendai.domain.cluster.joining import digest_of
@@ -31,7 +30,7 @@ _ENGINE_SILENT = "engine-unreachable"  # a node's note: its container engine doe
 
 def agent_of_token(text: str) -> Agent | None:
     """Return the agent that a node token belongs to, unless it was retired."""
-    return _OF_DIGEST.first(digest_of(text))
+    return next(iter(_of_digest(digest_of(text))), None)
 
 
 def agents_of_tokens(texts: Collection[str]) -> dict[str, Agent]:
@@ -290,4 +289,5 @@ def _is_news(agent: Agent, columns: dict[str, Any]) -> bool:
     return said != before or frozenset(columns["capabilities"]) != capabilities_of(agent)
 
 
-_OF_DIGEST = Prepared(lambda digest: Agent.objects.registered().filter(token_digest=digest).order_by()[:1])
+def _of_digest(digest: Any) -> QuerySet[Any, Any]:
+    return Agent.objects.registered().filter(token_digest=digest).order_by()[:1]

@@ -8,12 +8,11 @@ from datetime import datetime
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from backendai.base.core.errors import UserError
 from backendai.base.core.slots import Slots, amount_in_words, format_amount
 from backendai.base.db.per_request import forget, once
-from backendai.base.db.prepared import Prepared
 from backendai.domain.accounts.models import User
 from backendai.domain.activity.services import audit
 from backendai.domain.cluster.groups.session_network import (
@@ -26,7 +25,9 @@ from backendai.domain.cluster.groups.session_network import (
 from backendai.domain.cluster.models import Announcement, SiteSetting
 from backendai.domain.cluster.slot_types import check_known
 
-_STORED = Prepared(lambda: SiteSetting.objects.values_list("name", "value"))
+
+def _stored() -> QuerySet[Any, Any]:
+    return SiteSetting.objects.values_list("name", "value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +155,7 @@ def _clean(name: str, value: Any) -> Any:
 
 
 def _read() -> SiteSettings:
-    values = {name: value for name, value in _STORED.rows() if name in SCHEMA}
+    values = {name: value for name, value in _stored() if name in SCHEMA}
     if "container_caps" in values:
         values["container_caps"] = Slots.parse(values["container_caps"])
     return SiteSettings(**values)

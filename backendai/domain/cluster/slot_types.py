@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 from uuid import UUID
+
+from django.db.models import QuerySet
 
 from backendai.base.core.errors import UserError
 from backendai.base.core.messages import Message
 from backendai.base.core.nearest import unknown
 from backendai.base.core.slots import Slots, amount_in_words, decimal_text, format_amount, format_size, is_size
 from backendai.base.db.per_request import forget, is_within_request, once
-from backendai.base.db.prepared import Prepared
 from backendai.domain.accounts.models import User
 from backendai.domain.activity.services import audit
 from backendai.domain.cluster.models import SlotType
@@ -22,7 +24,11 @@ from backendai.domain.cluster.models import SlotType
 Looks = Mapping[str, SlotType]
 
 _PIECE = re.compile(r"cuda\.mig-[a-z0-9.-]+\Z")
-_ALL = Prepared(lambda: SlotType.objects.all())
+
+
+def _all() -> QuerySet[Any, Any]:
+    return SlotType.objects.all()
+
 
 _WORDS_FOR_GPUS = frozenset({"gpu", "gpus", "cuda", "nvidia"})
 # What is known without the database: outside of a request, and of slots that no row describes.
@@ -136,7 +142,7 @@ def change_slot_type(actor: User, slot: SlotType, values: Mapping[str, object]) 
 
 
 def _read() -> Looks:
-    return {slot.name: slot for slot in _ALL.rows()}
+    return {slot.name: slot for slot in _all()}
 
 
 def _suggested(slot: str) -> SlotType:

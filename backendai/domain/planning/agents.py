@@ -16,7 +16,6 @@ from backendai.base.core.image_names import pinned
 from backendai.base.core.messages import Message
 from backendai.base.core.slots import MILLI, Slots
 from backendai.base.db.bulk import among, id_of, raw_id
-from backendai.base.db.prepared import Prepared
 from backendai.base.wire.capabilities import Capability
 from backendai.domain.activity.jobs import newest_jobs
 from backendai.domain.activity.models import BackgroundJob
@@ -97,12 +96,12 @@ class AgentRow(NamedTuple):
 
 def read_agent_rows(group: ResourceGroup) -> list[AgentRow]:
     """Return the group's registered agents whose engine has answered at least once. One query."""
-    return _read(_ROWS.rows(group.pk))
+    return _read(list(_rows(group.pk)))
 
 
 def agent_rows_of(group: str) -> list[AgentRow]:
     """Return the same agents of the group with this name. One query."""
-    return _read(_ROWS_OF.rows(group))
+    return _read(list(_rows_of(group)))
 
 
 def images_there(
@@ -296,5 +295,11 @@ def _build(image: Image, job: BackgroundJob | None) -> ImageBuild:
 
 
 _NOTHING = Slots()
-_ROWS = Prepared(lambda pk: _rows_in(resource_group=pk))
-_ROWS_OF = Prepared(lambda name: _rows_in(resource_group__name=name))
+
+
+def _rows(pk: Any) -> QuerySet[Any, Any]:
+    return _rows_in(resource_group=pk)
+
+
+def _rows_of(name: Any) -> QuerySet[Any, Any]:
+    return _rows_in(resource_group__name=name)

@@ -14,7 +14,6 @@ from django.db.models.functions import Cast, RowNumber
 
 from backendai.base.core.session_kinds import KINDS
 from backendai.base.db.bulk import list_of, listed, raw_time, time_of
-from backendai.base.db.prepared import Prepared
 from backendai.domain.catalog.models import Image
 from backendai.domain.cluster.models import ResourceGroup
 from backendai.domain.compute.models import ComputeSession, Kernel
@@ -98,7 +97,7 @@ class Queue:
                 self._storage[newcomer.row.id] = newcomer.storage
         own = {image_id for kernels in self._kernels.values() for _, _, image_id in kernels if image_id}
         wanted = list_of({row.image_id for row in self.rows} | own)
-        self.images = {image.pk: image for image in _IMAGES.rows(wanted)}
+        self.images = {image.pk: image for image in _images(wanted)}
 
     @property
     def launches(self) -> set[UUID]:
@@ -188,7 +187,7 @@ def read_queue(group: ResourceGroup, now: datetime, newcomers: Sequence[Newcomer
     of each owner.
     """
     order = order_of(group.sequence)
-    found = _PENDING.rows(group.pk, order, (MOST_PER_PASS + 1,))
+    found = list(_pending_in(group.pk, order, (MOST_PER_PASS + 1,)))
     is_partial = len(found) > MOST_PER_PASS
     if is_partial:
         found = list(_columns(_in_turn(group.pk, order, now)).order_by(*order))
@@ -238,7 +237,7 @@ def _columns(sessions: QuerySet[Any, Any]) -> QuerySet[Any, Any]:
 
 def _kernels_of(session_ids: Sequence[UUID]) -> dict[UUID, list[KernelRow]]:
     kernels: dict[UUID, list[KernelRow]] = defaultdict(list)
-    for kernel_id, session_id, slots, image_id in _KERNELS.rows(list_of(session_ids)) if session_ids else ():
+    for kernel_id, session_id, slots, image_id in _kernels_in(list_of(session_ids)) if session_ids else ():
         kernels[session_id].append((kernel_id, slots, image_id))
     return kernels
 
@@ -246,7 +245,7 @@ def _kernels_of(session_ids: Sequence[UUID]) -> dict[UUID, list[KernelRow]]:
 def dependencies_of(session_ids: Sequence[UUID]) -> dict[UUID, list[Dependency]]:
     """Return the dependencies of each session, by its id. One query."""
     found: dict[UUID, list[Dependency]] = defaultdict(list)
-    for session_id, when, pk, name, status, result in _DEPENDENCIES.rows(list_of(session_ids)) if session_ids else ():
+    for session_id, when, pk, name, status, result in _waited_for_by(list_of(session_ids)) if session_ids else ():
         found[session_id].append(Dependency(pk, name, _state(status, result, when), when))
     return found
 
@@ -293,5 +292,7 @@ def _waited_for_by(sessions: str) -> QuerySet[Any, Any]:
 
 _NONE: frozenset[UUID] = frozenset()
 _NO_HOLDER = Holder()
-_IMAGES = Prepared(lambda ids: Image.objects.filter(pk__in=listed(ids)).order_by())
-_PENDING, _KERNELS, _DEPENDENCIES = Prepared(_pending_in), Prepared(_kernels_in), Prepared(_waited_for_by)
+
+
+def _images(ids: Any) -> QuerySet[Any, Any]:
+    return Image.objects.filter(pk__in=listed(ids)).order_by()

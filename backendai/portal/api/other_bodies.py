@@ -10,7 +10,6 @@ from rest_framework import serializers
 from backendai.domain.accounts.models import AccessToken, Project, User
 from backendai.domain.cluster.groups.changes import default_group_of
 from backendai.domain.cluster.models import Agent
-from backendai.portal.api.frame.answers import Answer
 from backendai.portal.api.frame.parsing import MomentField, StrictSerializer
 
 _Amounts = {"type": "object", "additionalProperties": {"type": "string"}}
@@ -39,7 +38,7 @@ class NoteBody(serializers.Serializer[Any]):
     fix = serializers.CharField()
 
 
-class AgentBody(Answer[Agent]):
+class AgentBody(serializers.ModelSerializer[Agent]):
     """An agent."""
 
     resource_group = serializers.SlugRelatedField[Any](slug_field="name", read_only=True)
@@ -78,7 +77,7 @@ class AgentBody(Answer[Agent]):
         return taken.to_json() if taken else {}
 
 
-class ProjectBody(Answer[Project]):
+class ProjectBody(serializers.ModelSerializer[Project]):
     """A project of the user."""
 
     domain = serializers.SlugRelatedField[Any](slug_field="name", read_only=True)
@@ -89,7 +88,7 @@ class ProjectBody(Answer[Project]):
         read_only_fields = fields
 
 
-class MeBody(Answer[User]):
+class MeBody(serializers.ModelSerializer[User]):
     """The user of the request."""
 
     role = serializers.CharField()
@@ -125,7 +124,7 @@ class TokenRequest(StrictSerializer):
     )
 
 
-class TokenBody(Answer[AccessToken]):
+class TokenBody(serializers.ModelSerializer[AccessToken]):
     """A bearer token without its text."""
 
     scopes = serializers.ListField(child=serializers.CharField())

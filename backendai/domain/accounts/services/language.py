@@ -6,9 +6,9 @@ from typing import Any
 
 from django.conf import settings
 from django.db import transaction
+from django.db.models import QuerySet
 
 from backendai.base.core.errors import UserError
-from backendai.base.db.prepared import Prepared
 from backendai.domain.accounts.models import Preference, User
 from backendai.domain.activity.services import audit
 
@@ -35,14 +35,13 @@ def choose_language(user: User, language: str) -> None:
     user.language = language
 
 
-_VALUE = Prepared(
-    lambda user_id, name: Preference.objects.filter(user=user_id, name=name).values_list("value", flat=True)[:1]
-)
+def _value(user_id: Any, name: Any) -> QuerySet[Any, Any]:
+    return Preference.objects.filter(user=user_id, name=name).values_list("value", flat=True)[:1]
 
 
 def preference(user: User, name: str) -> Any:
     """Return the value that the user has chosen, or None for the default; one query."""
-    return _VALUE.first(user.pk, name)
+    return next(iter(_value(user.pk, name)), None)
 
 
 def choose(user: User, name: str, value: Any) -> None:

@@ -6,14 +6,15 @@ import hashlib
 import secrets
 from collections.abc import Collection
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.db import transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from backendai.base.core.errors import NotFound, UserError
 from backendai.base.core.messages import Message
 from backendai.base.core.names import clean_line
-from backendai.base.db.prepared import Prepared
 from backendai.domain.accounts.models import AccessToken, Membership, User
 from backendai.domain.accounts.scopes import Scope, all_scopes, clean_scopes
 from backendai.domain.activity.services import COMMAND_LINE, audit
@@ -93,7 +94,7 @@ def token_of(text: str) -> AccessToken | None:
     if not text.startswith(_PREFIX) or len(text) > 128:
         return None
     now = timezone.now()
-    token = _OF_DIGEST.first(digest_of(text))
+    token: AccessToken | None = next(iter(_of_digest(digest_of(text))), None)
     if token is None or not token.is_valid(now):
         return None
     if token.last_used_at is None or now - token.last_used_at > _TOUCH_AFTER:
@@ -112,4 +113,5 @@ def digest_of(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-_OF_DIGEST = Prepared(lambda digest: AccessToken.objects.filter(digest=digest).select_related("user").order_by()[:1])
+def _of_digest(digest: Any) -> QuerySet[Any, Any]:
+    return AccessToken.objects.filter(digest=digest).select_related("user").order_by()[:1]

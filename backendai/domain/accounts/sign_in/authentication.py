@@ -9,18 +9,21 @@ from uuid import UUID
 
 from django.contrib.auth.backends import ModelBackend
 from django.core.exceptions import ValidationError
+from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
 
 from backendai.base.core.messages import Message
-from backendai.base.db.prepared import Prepared
 from backendai.domain.accounts.models import User
 from backendai.domain.accounts.sign_in.known_browsers import is_known
 from backendai.domain.accounts.sign_in.logins import begin_login, end_login
 from backendai.domain.accounts.sign_in.sign_ins import masked, note_failure
 
 logger = logging.getLogger(__name__)
-_BY_ID = Prepared(lambda user_id: User.objects.filter(pk=user_id))
+
+
+def _by_id(user_id: Any) -> QuerySet[Any, Any]:
+    return User.objects.filter(pk=user_id)
 
 
 class ThrottledBackend(ModelBackend):
@@ -53,7 +56,7 @@ class ThrottledBackend(ModelBackend):
         """Return the user of a login; None if the user is deactivated. Every request calls this."""
         if not isinstance(user_id, UUID):
             return cast(User | None, super().get_user(user_id))
-        user = _BY_ID.first(user_id)
+        user = next(iter(_by_id(user_id)), None)
         return user if user is not None and self.user_can_authenticate(user) else None
 
     def _checked(self, request: HttpRequest | None, email: str, password: str | None) -> User | None:

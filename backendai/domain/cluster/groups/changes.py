@@ -8,12 +8,11 @@ from uuid import UUID
 
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
-from django.db.models import Model
+from django.db.models import Model, QuerySet
 
 from backendai.base.core.errors import Conflict, UserError
 from backendai.base.core.messages import Message
 from backendai.base.db.per_request import once
-from backendai.base.db.prepared import Prepared
 from backendai.domain.accounts.models import KeyPair, Project, User
 from backendai.domain.accounts.references import counted_uses, words_for
 from backendai.domain.activity.services import audit
@@ -22,9 +21,10 @@ from backendai.domain.cluster.slot_types import check_known
 
 _NO_OBSTACLE = (JoinToken, IdleBinding)  # they go with the group
 _LISTS = ("domains", "projects", "key_pairs")
-_FOR_LAUNCH = Prepared(
-    lambda project, key_pair: ResourceGroup.objects.usable_for(project, key_pair).order_by("created_at", "pk")
-)
+
+
+def _for_launch(project: Any, key_pair: Any) -> QuerySet[Any, Any]:
+    return ResourceGroup.objects.usable_for(project, key_pair).order_by("created_at", "pk")
 
 
 def choose_group(groups: list[ResourceGroup]) -> ResourceGroup | None:
@@ -42,7 +42,7 @@ def group_for_launch(name: str, project: Project, key_pair: KeyPair | None) -> R
     """
     groups = once(
         ("groups-for-launch", project.pk, key_pair and key_pair.pk),
-        lambda: _FOR_LAUNCH.rows(project, key_pair),
+        lambda: list(_for_launch(project, key_pair)),
     )
     found = next((group for group in groups if group.name == name), None) if name else choose_group(groups)
     if found is not None:

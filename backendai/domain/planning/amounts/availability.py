@@ -6,10 +6,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import QuerySet
 
 from backendai.base.core.slots import Slots
 from backendai.base.db.per_request import once
-from backendai.base.db.prepared import Prepared
 from backendai.domain.accounts.models import KeyPair, Project, User
 from backendai.domain.accounts.policies.applicable import DOMAIN, KEY_PAIR, PROJECT, USER, Limited, key_of
 from backendai.domain.catalog.models import ResourcePreset
@@ -25,7 +27,9 @@ from backendai.scheduler.limits import Limits
 from backendai.scheduler.plan import Reason
 from backendai.scheduler.snapshot import AgentView, Holder, LimitView
 
-_PRESETS = Prepared(lambda user: ResourcePreset.objects.visible_to(user).select_related("resource_group"))
+
+def _presets(user: Any) -> QuerySet[Any, Any]:
+    return ResourcePreset.objects.visible_to(user).select_related("resource_group")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +126,7 @@ def holder_of(user: User, project: Project, key_pair: KeyPair | None) -> Holder:
 
 def presets_open(user: User) -> Sequence[ResourcePreset]:
     """Return the presets of all groups that the user may see, sorted for display. Read once per request."""
-    return once(("presets-open", user.pk), lambda: _PRESETS.rows(user))
+    return once(("presets-open", user.pk), lambda: list(_presets(user)))
 
 
 def presets_of(user: User, group: ResourceGroup) -> list[ResourcePreset]:

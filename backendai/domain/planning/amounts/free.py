@@ -11,7 +11,6 @@ from django.db.models import Count, QuerySet, Sum, TextField
 from django.db.models.functions import Cast
 
 from backendai.base.core.slots import Slots
-from backendai.base.db.prepared import Prepared
 from backendai.domain.cluster.models import Agent, ResourceGroup
 from backendai.domain.compute.models import Allocation, ComputeSession
 from backendai.domain.compute.services.status.ledger import occupied_by_agent, slots_of
@@ -48,14 +47,14 @@ def use_of(groups: Sequence[ResourceGroup]) -> list[GroupUse]:
     ids = [group.pk for group in groups]
     agents: dict[int, int] = defaultdict(int)
     capacity: dict[int, dict[str, int]] = defaultdict(lambda: defaultdict(int))
-    for group_id, text, number in _ALIKE.rows(*ids):
+    for group_id, text, number in _alike(*ids):
         agents[group_id] += number
         for slot, amount in slots_of(text).items():
             capacity[group_id][slot] += amount * number
     occupied: dict[int, dict[str, int]] = defaultdict(dict)
-    for group_id, slot, total in _TAKEN.rows(*ids):
+    for group_id, slot, total in _taken(*ids):
         occupied[group_id][slot] = total
-    waiting = dict(_WAITING.rows(*ids))
+    waiting = dict(list(_waiting(*ids)))
     return [
         GroupUse(group, agents[pk], waiting.get(pk, 0), Slots(capacity[pk]), Slots(occupied[pk]))
         for group in groups
@@ -69,7 +68,7 @@ def room_in(groups: Sequence[ResourceGroup]) -> list[GroupRoom]:
     ids = [group.pk for group in groups]
     agents = list(_serving(ids).values_list("pk", "resource_group_id", Cast("capacity", TextField())))
     taken = occupied_by_agent([pk for pk, *_ in agents])
-    waiting = dict(_WAITING.rows(*ids))
+    waiting = dict(list(_waiting(*ids)))
     members: dict[int, list[tuple[Slots, Slots]]] = defaultdict(list)
     for pk, group_id, capacity in agents:
         members[group_id].append((slots_of(capacity), taken.get(pk, _NOTHING)))
@@ -78,7 +77,7 @@ def room_in(groups: Sequence[ResourceGroup]) -> list[GroupRoom]:
 
 def waiting_in(group: ResourceGroup) -> int:
     """Return how many sessions of the group are pending; one query."""
-    return dict(_WAITING.rows(group.pk)).get(group.pk, 0)
+    return dict(list(_waiting(group.pk))).get(group.pk, 0)
 
 
 def _serving(group_ids: Sequence[int]) -> QuerySet[Agent]:
@@ -124,4 +123,3 @@ def _room(group: ResourceGroup, agents: Sequence[tuple[Slots, Slots]], waiting: 
 
 
 _NOTHING = Slots()
-_ALIKE, _TAKEN, _WAITING = Prepared(_alike), Prepared(_taken), Prepared(_waiting)

@@ -8,7 +8,6 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from backendai.domain.catalog.models import Image
-from backendai.portal.api.frame.answers import Answer
 from backendai.portal.api.frame.parsing import AmountsField, StrictSerializer
 
 _Amounts = {"type": "object", "additionalProperties": {"type": "string"}}
@@ -16,7 +15,7 @@ _PROJECT = {"id": {"type": "string", "format": "uuid"}, "name": {"type": "string
 _Names = {"type": "array", "items": {"type": "string"}}
 
 
-class ImageBody(Answer[Image]):
+class ImageBody(serializers.ModelSerializer[Image]):
     """An image to start sessions from."""
 
     title = serializers.CharField(source="display_name")

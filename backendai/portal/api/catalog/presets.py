@@ -22,7 +22,6 @@ from backendai.domain.cluster.models import ResourceGroup
 from backendai.domain.compute.services.requests.check import place_of
 from backendai.domain.planning.amounts.allowances import Allowance, HolderLimits
 from backendai.domain.planning.amounts.availability import Availability, availability
-from backendai.portal.api.frame.answers import Answer
 from backendai.portal.api.frame.authentication import user_of
 from backendai.portal.api.frame.paging import ByRank
 from backendai.portal.api.frame.parsing import AmountsField, StrictSerializer
@@ -32,7 +31,7 @@ from backendai.portal.api.sessions.explanation_bodies import ReasonBody
 _Amounts = {"type": "object", "additionalProperties": {"type": "string"}}
 
 
-class PresetBody(Answer[ResourcePreset]):
+class PresetBody(serializers.ModelSerializer[ResourcePreset]):
     """A named amount of resources."""
 
     resource_group = serializers.SlugRelatedField[Any](slug_field="name", read_only=True)

@@ -19,7 +19,6 @@ from backendai.domain.catalog.models import Image, ImagePull
 from backendai.domain.catalog.pulls import MOST_AGENTS, pulls_of, start_pull
 from backendai.domain.cluster.models import Agent, ResourceGroup
 from backendai.portal.api.cluster.jobs import JobBody
-from backendai.portal.api.frame.answers import Answer
 from backendai.portal.api.frame.authentication import user_of
 from backendai.portal.api.frame.parsing import StrictSerializer
 
@@ -35,7 +34,7 @@ class PullRequest(StrictSerializer):
     )
 
 
-class PullBody(Answer[ImagePull]):
+class PullBody(serializers.ModelSerializer[ImagePull]):
     """The pull of one agent."""
 
     agent = serializers.CharField(source="agent.name")

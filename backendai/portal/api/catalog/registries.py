@@ -19,13 +19,12 @@ from backendai.domain.accounts.scopes import Scope
 from backendai.domain.catalog.models import Registry
 from backendai.domain.catalog.registries import delete_registry, start_scan, write_registry
 from backendai.portal.api.cluster.jobs import JobBody
-from backendai.portal.api.frame.answers import Answer
 from backendai.portal.api.frame.authentication import user_of
 from backendai.portal.api.frame.paging import ByName
 from backendai.portal.api.frame.parsing import StrictSerializer
 
 
-class RegistryBody(Answer[Registry]):
+class RegistryBody(serializers.ModelSerializer[Registry]):
     """A registry, without its passwords."""
 
     kind = serializers.CharField()

@@ -28,7 +28,6 @@ from backendai.domain.cluster.models import Agent, JoinToken, ResourceGroup
 from backendai.domain.compute.services.life.draining import cancel_drain, move_agent, start_drain
 from backendai.domain.compute.services.life.retiring import retire_agent
 from backendai.domain.compute.services.status.ledger import occupied_by_agent
-from backendai.portal.api.frame.answers import Answer
 from backendai.portal.api.frame.authentication import superadmin_of, user_of
 from backendai.portal.api.frame.paging import ByName, NewestFirst
 from backendai.portal.api.frame.parsing import MomentField, StrictSerializer
@@ -63,7 +62,7 @@ class JoinTokenRequest(StrictSerializer):
     expires_at = MomentField(default=None, allow_null=True)
 
 
-class JoinTokenBody(Answer[JoinToken]):
+class JoinTokenBody(serializers.ModelSerializer[JoinToken]):
     """A join token without its text."""
 
     resource_group = serializers.SlugRelatedField[Any](slug_field="name", read_only=True)

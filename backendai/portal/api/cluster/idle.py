@@ -22,7 +22,6 @@ from backendai.domain.cluster.models import IdleChecker, ResourceGroup
 from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.life.idle import extend_idle
 from backendai.domain.planning.idle.checks import checks_of
-from backendai.portal.api.frame.answers import Answer
 from backendai.portal.api.frame.authentication import user_of
 from backendai.portal.api.frame.paging import ByName
 from backendai.portal.api.frame.parsing import LengthField, StrictSerializer
@@ -73,7 +72,7 @@ class CheckerRequest(CheckerChange):
     limit = LengthField()
 
 
-class CheckerBody(Answer[IdleChecker]):
+class CheckerBody(serializers.ModelSerializer[IdleChecker]):
     """An idle checker, with the groups and projects to which it applies."""
 
     thresholds = serializers.SerializerMethodField()

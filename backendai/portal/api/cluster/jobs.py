@@ -19,13 +19,12 @@ from backendai.domain.activity.models import BackgroundJob
 from backendai.domain.catalog.builds import retry_build
 from backendai.domain.catalog.services import BUILD_JOB
 from backendai.domain.catalog.tags import try_removal_again
-from backendai.portal.api.frame.answers import Answer
 from backendai.portal.api.frame.authentication import superadmin_of, user_of
 from backendai.portal.api.frame.filters import FiltersAskedFor, JobFilter
 from backendai.portal.api.frame.paging import NewestFirst
 
 
-class JobBody(Answer[BackgroundJob]):
+class JobBody(serializers.ModelSerializer[BackgroundJob]):
     """A background job."""
 
     progress = serializers.FloatField(source="share", allow_null=True, help_text="From 0 to 1; null: not known.")

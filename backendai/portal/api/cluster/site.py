@@ -21,13 +21,12 @@ from backendai.domain.cluster.groups.session_network import LARGEST_BUNDLE
 from backendai.domain.cluster.models import Announcement, SlotType
 from backendai.domain.cluster.site import announcements, change_site, stored_settings
 from backendai.domain.cluster.slot_types import change_slot_type
-from backendai.portal.api.frame.answers import Answer
 from backendai.portal.api.frame.authentication import superadmin_of, user_of
 from backendai.portal.api.frame.paging import ByRank
 from backendai.portal.api.frame.parsing import AmountsField, StrictSerializer
 
 
-class SlotTypeBody(Answer[SlotType]):
+class SlotTypeBody(serializers.ModelSerializer[SlotType]):
     """A slot type, and how it is displayed."""
 
     kind = serializers.CharField()
@@ -78,7 +77,7 @@ class SettingsBody(StrictSerializer):
     session_no_proxy = serializers.ListField(child=serializers.CharField(), required=False)
 
 
-class AnnouncementBody(Answer[Announcement]):
+class AnnouncementBody(serializers.ModelSerializer[Announcement]):
     """An announcement at the top of every page."""
 
     tone = serializers.CharField()

@@ -18,12 +18,11 @@ from backendai.domain.accounts.scopes import Scope
 from backendai.domain.compute.models import UnknownKernel
 from backendai.domain.compute.services.agents.adopting import adopt_session
 from backendai.domain.compute.services.agents.unknown_kernels import remove_unknown
-from backendai.portal.api.frame.answers import Answer
 from backendai.portal.api.frame.authentication import superadmin_of
 from backendai.portal.api.frame.paging import NewestFirst
 
 
-class UnknownKernelBody(Answer[UnknownKernel]):
+class UnknownKernelBody(serializers.ModelSerializer[UnknownKernel]):
     """A kernel that an agent reports and that is not in the database.
 
     It keeps running until its session is added to the database or it is removed.

@@ -18,7 +18,6 @@ from backendai.domain.serving.models import MOST_REPLICAS, AutoScalingRule, Endp
 from backendai.domain.serving.services.endpoints import set_rules
 from backendai.domain.serving.services.tokens import create_token, revoke_token
 from backendai.portal.api.endpoints.bodies import CreatedTokenBody, EndpointTokenBody, EndpointTokenRequest
-from backendai.portal.api.frame.answers import Answer
 from backendai.portal.api.frame.authentication import user_of
 from backendai.portal.api.frame.paging import NewestFirst
 from backendai.portal.api.frame.parsing import StrictSerializer
@@ -47,7 +46,7 @@ class RulesRequest(StrictSerializer):
     rules = serializers.ListField(child=RuleRequest(), max_length=20)
 
 
-class RuleBody(Answer[AutoScalingRule]):
+class RuleBody(serializers.ModelSerializer[AutoScalingRule]):
     """A step rule."""
 
     class Meta:

@@ -15,7 +15,6 @@ from backendai.domain.serving.models import MOST_REPLICAS, EndpointToken, Revisi
 from backendai.domain.serving.presentation import EndpointSummary
 from backendai.domain.serving.reading import ObservedReplica
 from backendai.domain.serving.spec import EndpointSpec, RevisionSpec
-from backendai.portal.api.frame.answers import Answer
 from backendai.portal.api.frame.parsing import AmountsField, MomentField, StrictSerializer
 from backendai.portal.api.sessions.launch_bodies import MountBody
 from backendai.scheduler.serving.health import Health
@@ -148,7 +147,7 @@ class EndpointTokenRequest(StrictSerializer):
     opens_all = serializers.BooleanField(default=False, help_text="Valid for every endpoint of the owner.")
 
 
-class EndpointTokenBody(Answer[EndpointToken]):
+class EndpointTokenBody(serializers.ModelSerializer[EndpointToken]):
     """A token; its text is only in the response to its creation."""
 
     class Meta:
@@ -167,7 +166,7 @@ class CreatedTokenBody(EndpointTokenBody):
         read_only_fields = fields
 
 
-class RevisionBody(Answer[Revision]):
+class RevisionBody(serializers.ModelSerializer[Revision]):
     """A revision. Variables are left out because they can be secret."""
 
     image = serializers.CharField(source="image.name")
@@ -189,7 +188,7 @@ class RevisionBody(Answer[Revision]):
         return revision.slots
 
 
-class ScalingRecordBody(Answer[ScalingRecord]):
+class ScalingRecordBody(serializers.ModelSerializer[ScalingRecord]):
     """A scaling decision."""
 
     numbers = serializers.SerializerMethodField()

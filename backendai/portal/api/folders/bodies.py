@@ -12,7 +12,6 @@ from backendai.domain.compute.models import SessionMount
 from backendai.domain.storage.file_origins import file_origin
 from backendai.domain.storage.models import Folder, FolderGrant, FolderSize
 from backendai.domain.storage.status import GrantKind, Rights, Usage
-from backendai.portal.api.frame.answers import Answer
 from backendai.portal.api.frame.parsing import StrictSerializer
 
 _Project = {"type": "object", "nullable": True, "properties": {
@@ -32,7 +31,7 @@ def _limit(**options: Any) -> serializers.IntegerField:
     return serializers.IntegerField(min_value=1, max_value=_MOST, allow_null=True, help_text=text, **options)
 
 
-class FolderBody(Answer[Folder]):
+class FolderBody(serializers.ModelSerializer[Folder]):
     """A folder, with the rights of the user."""
 
     host = serializers.CharField(source="host.name")
@@ -167,7 +166,7 @@ class FolderTransferRequest(StrictSerializer):
     to_user = serializers.CharField(max_length=254, help_text="An e-mail address.")
 
 
-class FolderGrantBody(Answer[FolderGrant]):
+class FolderGrantBody(serializers.ModelSerializer[FolderGrant]):
     """The rights of a user to a folder of another owner."""
 
     user_id = serializers.UUIDField()
@@ -182,7 +181,7 @@ class FolderGrantBody(Answer[FolderGrant]):
         read_only_fields = fields
 
 
-class FolderInvitationBody(Answer[FolderGrant]):
+class FolderInvitationBody(serializers.ModelSerializer[FolderGrant]):
     """An invitation to a folder, as the invited person sees it."""
 
     folder_id = serializers.UUIDField()
@@ -208,7 +207,7 @@ class FolderCutRequest(StrictSerializer):
     )
 
 
-class FolderUseBody(Answer[SessionMount]):
+class FolderUseBody(serializers.ModelSerializer[SessionMount]):
     """A session that mounts or mounted the folder."""
 
     session_id = serializers.UUIDField()
@@ -225,7 +224,7 @@ class FolderUseBody(Answer[SessionMount]):
         read_only_fields = fields
 
 
-class FolderSizeBody(Answer[FolderSize]):
+class FolderSizeBody(serializers.ModelSerializer[FolderSize]):
     """The size of the folder on one day."""
 
     class Meta:

@@ -16,14 +16,13 @@ from rest_framework.response import Response
 from backendai.domain.accounts.scopes import Scope
 from backendai.domain.storage.models import StorageHost
 from backendai.domain.storage.services import delete_host, write_host
-from backendai.portal.api.frame.answers import Answer
 from backendai.portal.api.frame.authentication import user_of
 from backendai.portal.api.frame.paging import ByName
 from backendai.portal.api.frame.parsing import StrictSerializer
 from backendai.portal.api.frame.permissions import SuperadminsWrite
 
 
-class StorageHostBody(Answer[StorageHost]):
+class StorageHostBody(serializers.ModelSerializer[StorageHost]):
     """A storage host for new folders."""
 
     quota_mode = serializers.CharField(

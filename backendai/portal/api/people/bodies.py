@@ -10,14 +10,13 @@ from rest_framework import serializers
 
 from backendai.domain.accounts.models import Domain, Invitation, Membership, Project, User
 from backendai.domain.accounts.services.grants import LARGEST_WEIGHT, LEAST_WEIGHT
-from backendai.portal.api.frame.answers import Answer
 from backendai.portal.api.frame.parsing import StrictSerializer
 
 _Name = {"type": "string", "nullable": True}
 _POLICY = "The name of a policy; null: no limits of its own."
 
 
-class UserBody(Answer[User]):
+class UserBody(serializers.ModelSerializer[User]):
     """A user."""
 
     role = serializers.CharField()
@@ -77,7 +76,7 @@ class PurgeRequest(StrictSerializer):
     email = serializers.CharField(max_length=254)
 
 
-class ProjectDetail(Answer[Project]):
+class ProjectDetail(serializers.ModelSerializer[Project]):
     """A project."""
 
     domain = serializers.SlugRelatedField[Any](slug_field="name", read_only=True)
@@ -107,7 +106,7 @@ class ProjectChange(StrictSerializer):
     share_weight = serializers.FloatField(required=False, min_value=LEAST_WEIGHT, max_value=LARGEST_WEIGHT)
 
 
-class MemberBody(Answer[Membership]):
+class MemberBody(serializers.ModelSerializer[Membership]):
     """A member of a project."""
 
     user = serializers.UUIDField(source="user_id")
@@ -135,7 +134,7 @@ class MemberChange(StrictSerializer):
     role = serializers.ChoiceField(choices=Membership.Role.choices)
 
 
-class DomainBody(Answer[Domain]):
+class DomainBody(serializers.ModelSerializer[Domain]):
     """A domain."""
 
     policy = serializers.SlugRelatedField[Any](slug_field="name", read_only=True, allow_null=True)
@@ -157,7 +156,7 @@ class DomainChange(ProjectChange):
     """Changes of a domain; omitted fields stay unchanged."""
 
 
-class InvitationBody(Answer[Invitation]):
+class InvitationBody(serializers.ModelSerializer[Invitation]):
     """An invitation, without its link."""
 
     project = serializers.UUIDField(source="project_id")

@@ -25,13 +25,12 @@ from backendai.domain.accounts.services.environments import (
     save_dotfile,
     set_bootstrap_script,
 )
-from backendai.portal.api.frame.answers import Answer
 from backendai.portal.api.frame.authentication import user_of
 from backendai.portal.api.frame.paging import NewestFirst
 from backendai.portal.api.frame.parsing import StrictSerializer
 
 
-class SshKeyBody(Answer[SshKey]):
+class SshKeyBody(serializers.ModelSerializer[SshKey]):
     """A public key."""
 
     class Meta:
@@ -50,7 +49,7 @@ class SshKeyRequest(StrictSerializer):
     )
 
 
-class DotfileBody(Answer[Dotfile]):
+class DotfileBody(serializers.ModelSerializer[Dotfile]):
     """A file for the home folder of sessions."""
 
     class Meta:

@@ -18,13 +18,12 @@ from backendai.domain.accounts.models import KeyPair, User
 from backendai.domain.accounts.roles import Action, may_user
 from backendai.domain.accounts.scopes import Scope
 from backendai.domain.accounts.services.key_pairs import limit_key_pair
-from backendai.portal.api.frame.answers import Answer
 from backendai.portal.api.frame.authentication import user_of
 from backendai.portal.api.frame.named import policy_named
 from backendai.portal.api.frame.parsing import StrictSerializer
 
 
-class LimitedKeyPairBody(Answer[KeyPair]):
+class LimitedKeyPairBody(serializers.ModelSerializer[KeyPair]):
     """A key pair as an administrator sees it."""
 
     policy = serializers.SlugRelatedField[Any](slug_field="name", read_only=True)

@@ -15,13 +15,12 @@ from backendai.domain.accounts.models import KeyPair
 from backendai.domain.accounts.scopes import Scope
 from backendai.domain.accounts.services.key_pairs import change_key_pair, create_key_pair, rotate_secret
 from backendai.domain.compute.services.launching.key_pairs import delete_key_pair
-from backendai.portal.api.frame.answers import Answer
 from backendai.portal.api.frame.authentication import user_of
 from backendai.portal.api.frame.paging import NewestFirst
 from backendai.portal.api.frame.parsing import StrictSerializer
 
 
-class KeyPairBody(Answer[KeyPair]):
+class KeyPairBody(serializers.ModelSerializer[KeyPair]):
     """A key pair without its secret."""
 
     has_secret = serializers.SerializerMethodField(

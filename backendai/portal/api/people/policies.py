@@ -19,7 +19,6 @@ from backendai.domain.accounts.policies.applicable import HOLDER_WORDS
 from backendai.domain.accounts.scopes import Scope
 from backendai.domain.accounts.services.policies import delete_policy, write_policy
 from backendai.domain.cluster.slot_types import check_known
-from backendai.portal.api.frame.answers import Answer
 from backendai.portal.api.frame.authentication import user_of
 from backendai.portal.api.frame.paging import ByName
 from backendai.portal.api.frame.parsing import AmountsField, LengthField, StrictSerializer
@@ -69,7 +68,7 @@ class PolicyRequest(PolicyChange):
     name = serializers.CharField(max_length=64)
 
 
-class PolicyBody(Answer[ResourcePolicy]):
+class PolicyBody(serializers.ModelSerializer[ResourcePolicy]):
     """A resource policy, and the number of its holders."""
 
     slots = serializers.SerializerMethodField()

@@ -21,13 +21,12 @@ from backendai.domain.compute.services.launching.recent import (
     recent_launches,
     rename_launch,
 )
-from backendai.portal.api.frame.answers import Answer
 from backendai.portal.api.frame.authentication import user_of
 from backendai.portal.api.frame.parsing import StrictSerializer
 from backendai.portal.api.sessions.launch_bodies import LONGEST_NAME_READ, NAME_RULE
 
 
-class RecentLaunchBody(Answer[LaunchRecord]):
+class RecentLaunchBody(serializers.ModelSerializer[LaunchRecord]):
     """A recent launch in the browser."""
 
     parameters = serializers.JSONField(

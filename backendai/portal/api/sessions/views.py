@@ -27,7 +27,6 @@ from backendai.domain.compute.services.life.ending import terminate_session
 from backendai.domain.compute.services.life.ending_many import EndedMany, Refusal, terminate_sessions
 from backendai.domain.pipelines.services.single import launch_with_retries
 from backendai.domain.planning.steps import shown_steps
-from backendai.portal.api.frame.answers import Answer
 from backendai.portal.api.frame.authentication import signing_pair, user_of
 from backendai.portal.api.frame.filters import FiltersAskedFor, HistoryFilter, SessionFilter
 from backendai.portal.api.frame.idempotency import idempotency_key
@@ -95,7 +94,7 @@ class EndedManyBody(serializers.Serializer[EndedMany]):
     refused = RefusalBody(many=True)
 
 
-class KernelBody(Answer[Kernel]):
+class KernelBody(serializers.ModelSerializer[Kernel]):
     """One kernel of a session."""
 
     agent = serializers.CharField(source="agent_name", read_only=True)
@@ -146,7 +145,7 @@ class MountedBody(serializers.Serializer[SessionMount]):
     is_automatic = serializers.BooleanField()
 
 
-class SessionBody(Answer[ComputeSession]):
+class SessionBody(serializers.ModelSerializer[ComputeSession]):
     """A compute session with its kernels."""
 
     type = serializers.CharField(source="session_type")
@@ -232,7 +231,7 @@ class StepBody(serializers.Serializer[Any]):
     ended_at = serializers.DateTimeField()
 
 
-class RecordBody(Answer[SchedulingRecord]):
+class RecordBody(serializers.ModelSerializer[SchedulingRecord]):
     """One row of the scheduling history."""
 
     id = serializers.UUIDField(source="uid", read_only=True)

@@ -12,11 +12,10 @@ from backendai.domain.templates.documents import parts_of
 from backendai.domain.templates.models import ICONS, Template, TemplateVersion
 from backendai.domain.templates.parameters import TYPES
 from backendai.domain.templates.rendering import CALLER, GROUP, PARAMETER, TEMPLATE, Rendered
-from backendai.portal.api.frame.answers import Answer
 from backendai.portal.api.frame.parsing import StrictSerializer
 
 
-class TemplateBody(Answer[Template]):
+class TemplateBody(serializers.ModelSerializer[Template]):
     """A template; ``current`` is the version for launches that name no version."""
 
     project = serializers.SlugRelatedField[Any](slug_field="name", read_only=True)
@@ -45,7 +44,7 @@ class TemplateBody(Answer[Template]):
         read_only_fields = fields
 
 
-class VersionBody(Answer[TemplateVersion]):
+class VersionBody(serializers.ModelSerializer[TemplateVersion]):
     """A version of a template, which never changes."""
 
     author = serializers.SlugRelatedField[Any](slug_field="email", read_only=True)

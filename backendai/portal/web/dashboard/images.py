@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
-from django.db.models import F
+from django.db.models import F, QuerySet
 
 from backendai.base.db.per_request import once
-from backendai.base.db.prepared import Prepared
 from backendai.base.wire.capabilities import Capability
 from backendai.domain.accounts.models import User
 from backendai.domain.activity.jobs import newest_jobs
@@ -20,7 +20,9 @@ from backendai.domain.cluster.capabilities import reported
 from backendai.domain.cluster.models import Agent
 from backendai.domain.cluster.native_sessions import runs_natively
 
-_OPEN = Prepared(lambda user: Image.objects.usable_by(user).annotate(owner_email=F("owner__email")))
+
+def _open(user: Any) -> QuerySet[Any, Any]:
+    return Image.objects.usable_by(user).annotate(owner_email=F("owner__email"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,7 @@ def images_open(user: User) -> Sequence[Image]:
 
     Queried once for each request.
     """
-    return once(("images-open", user.pk), lambda: _OPEN.rows(user))
+    return once(("images-open", user.pk), lambda: list(_open(user)))
 
 
 def builds_for(user: User) -> list[Build]:

@@ -14,7 +14,6 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
 from backendai.base.core.session_kinds import KINDS
-from backendai.base.db.prepared import Prepared
 from backendai.domain.accounts.models import Domain, Project, User
 from backendai.domain.cluster.models import ResourceGroup
 from backendai.domain.compute.models import ComputeSession, Kernel
@@ -26,7 +25,10 @@ from backendai.portal.web.session_list.columns import may_see_agents
 _FOR_ADMINISTRATORS = ("owner", "project")
 _FOR_SUPERADMINS = ("domain",)
 PROPERTIES = frozenset({"status", "group", "agent", "owner", "project", "domain", "id"})
-_GROUPS = Prepared(lambda user: ResourceGroup.objects.visible_to(user).order_by("name").values_list("name", flat=True))
+
+
+def _groups(user: Any) -> QuerySet[Any, Any]:
+    return ResourceGroup.objects.visible_to(user).order_by("name").values_list("name", flat=True)
 
 
 class SessionListFilter(django_filters.FilterSet):
@@ -87,7 +89,7 @@ class Chip:
 
 def group_names(user: User) -> list[str]:
     """Return the names of the resource groups open to this user, in one query."""
-    return _GROUPS.rows(user)
+    return list(_groups(user))
 
 
 def narrowed(rows: QuerySet[Any], found: SessionListFilter) -> QuerySet[Any]:

@@ -14,7 +14,6 @@ from django.utils.functional import Promise
 
 from backendai.base.core.session_kinds import KINDS
 from backendai.base.db.bulk import list_of, listed
-from backendai.base.db.prepared import Prepared
 from backendai.domain.accounts.models import User
 from backendai.domain.catalog.models import Image
 from backendai.domain.compute.models import ComputeSession, Kernel
@@ -91,7 +90,7 @@ def whose(address: Address, user: User) -> SessionQuerySet:
 def numbers_of(address: Address, user: User) -> Numbers:
     """Return the numbers of sessions in the list, in three queries on indexes."""
     mine = address.get("whose") == "mine"
-    found, ((number,),), ((in_runs,),) = _LIVE.rows(user, mine), _ALL.rows(user, mine), _IN_RUNS.rows(user, mine)
+    found, ((number,),), ((in_runs,),) = list(_live(user, mine)), list(_all(user, mine)), list(_in_runs(user, mine))
     live = {kind: count for kind, count, _ in found}
     live_in_runs = {kind: count for kind, _, count in found}
     return Numbers(live, live_in_runs, number - sum(live.values()), in_runs - sum(live_in_runs.values()))
@@ -113,7 +112,7 @@ def rows_of(
 
     The caller has checked that they are visible. Two queries, and one for the usage if a session runs.
     """
-    found = _ROWS.rows(list_of(ids), tuple(order)) if ids else []
+    found = list(_rows(list_of(ids), tuple(order))) if ids else []
     kernels = Kernel.objects.only(*_OF_A_KERNEL)
     if "agent" in {column.name for column in columns}:
         kernels = kernels.select_related("agent").only(*_OF_A_KERNEL, "agent__name")
@@ -209,6 +208,3 @@ def _all(user: User, mine: bool) -> QuerySet[Any, Any]:
 def _in_runs(user: User, mine: bool) -> QuerySet[Any, Any]:
     rows = _whose(user, mine).filter(run_id__isnull=False)
     return rows.order_by().annotate(all=Value(1)).values("all").annotate(number=Count("*")).values_list("number")
-
-
-_LIVE, _ALL, _IN_RUNS, _ROWS = Prepared(_live), Prepared(_all), Prepared(_in_runs), Prepared(_rows)

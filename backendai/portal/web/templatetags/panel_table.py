@@ -10,7 +10,6 @@ from django.template.base import render_value_in_context
 from django.template.context import Context
 from django.utils.html import conditional_escape, format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
-from django_tables2.utils import signature
 
 from backendai.base.texts.messages import in_words
 from backendai.base.texts.translation import gettext as _
@@ -22,20 +21,13 @@ register = template.Library()
 
 @register.simple_tag(takes_context=True)
 def panel_rows(context: Context, table: Any) -> SafeString:
-    """Return the rows of a page of the table.
-
-    Computes the parts that all rows share once; a template would compute them for every cell, at most of the page's
-    cost.
-    """
-    columns = [
-        (column, _opening(column, is_first=place == 0), signature(column.render), _plain_name(table, column))
-        for place, column in enumerate(table.columns)
-    ]
+    """Return the rows of a page of the table: cells with their column's name, which small screens show."""
+    openings = [(column.name, _opening(column, is_first=place == 0)) for place, column in enumerate(table.columns)]
     parts: list[str] = []
     for row in table.paginated_rows:
         parts.append("<tr>")
-        for column, opening, wanted, name in columns:
-            cell = render_value_in_context(_cell(row, column, wanted, name), context)
+        for name, opening in openings:
+            cell = render_value_in_context(row.get_cell(name), context)
             parts += (opening, conditional_escape(cell), "</span></td>")
         parts.append("</tr>\n")
     return mark_safe("".join(parts))  # noqa: S308  (each part is escaped)
@@ -73,33 +65,6 @@ def _parts_of(bar: Bar) -> tuple[object, ...]:
     said = {"name": name, "used_text": used, "total_text": total}
     label = _("%(name)s: %(used_text)s of %(total_text)s allocated") % said
     return name, used, _("of %(total_text)s") % said, percent, label, percent
-
-
-def _cell(row: Any, column: Any, wanted: tuple[Sequence[str], str | None], name: str) -> Any:
-    """Return the content of a cell, as ``row.get_cell`` does.
-
-    Does not find the column's arguments and value anew for every cell.
-    """
-    names, takes_all = wanted
-
-    def rendered(column: Any, value: Any = None) -> Any:
-        given = row._optional_cell_arguments(column, value)
-        content = column.render(**(given if takes_all else {name: given[name] for name in names}))
-        return column.link(content, **given) if column.link else content
-
-    value = getattr(row.record, name, None) if name else None
-    if not name or callable(value):
-        return row._get_and_render_with(column, rendered, column.default)
-    return column.default if value in column.column.empty_values else rendered(column, value)
-
-
-def _plain_name(table: Any, column: Any) -> str:
-    """Return the attribute of the model that the column shows unchanged; empty for choices, paths and related rows."""
-    model, name = table._meta.model, str(column.accessor)
-    if model is None or not name.isidentifier() or "__" in name:
-        return ""
-    field = getattr(getattr(model, name, None), "field", None)
-    return "" if getattr(field, "choices", None) else name
 
 
 def _opening(column: Any, *, is_first: bool) -> SafeString:

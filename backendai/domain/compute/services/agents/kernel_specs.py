@@ -11,7 +11,6 @@ from django.db.models import QuerySet
 
 from backendai.base.core.errors import NotFound
 from backendai.base.db.bulk import among
-from backendai.base.db.prepared import Prepared
 from backendai.base.wire.capabilities import Capability
 from backendai.base.wire.messages import HomeFile, KernelSpec, ReadyCheck, mode_of
 from backendai.domain.accounts.homes import Home, Residents, homes_of
@@ -90,7 +89,7 @@ class _SpecContext:
 
 def spec_for(agent: Agent, kernel_id: UUID) -> KernelSpec:
     """Return the spec of a kernel that this agent should run. Raises NotFound for any other kernel."""
-    kernel = _WANTED.first(agent, kernel_id)
+    kernel = next(iter(_wanted(agent, kernel_id)), None)
     if kernel is None:
         raise NotFound("This kernel is not wanted on this agent.")
     siblings = siblings_of([kernel.session_id] if kernel.session.cluster_size > 1 else [])
@@ -196,6 +195,3 @@ def _wanted(agent: Agent, kernel_id: UUID) -> QuerySet[Kernel]:
         "image", "session__image", "session__owner", "session__resource_group", "session__project__domain"
     )
     return related.only(*_SPEC_COLUMNS).order_by()[:1]
-
-
-_WANTED = Prepared(_wanted)

@@ -14,7 +14,6 @@ from django.db.models import QuerySet
 from backendai.base.core.messages import Message, for_column
 from backendai.base.db.bulk import among, list_of, listed, update_rows
 from backendai.base.db.per_row_case import by_row
-from backendai.base.db.prepared import Prepared
 from backendai.base.wire.broker.hints import hint_on_commit
 from backendai.base.wire.broker.queues import node_queue
 from backendai.domain.compute.models import ComputeSession, Kernel
@@ -178,7 +177,7 @@ def follow(session_ids: Collection[UUID], *, now: datetime) -> None:
 
 def _look(session_ids: Collection[UUID]) -> _Changes:
     followed: dict[UUID, _Followed] = {}
-    for kernel in _OF_LIVE.rows(list_of(session_ids)):
+    for kernel in _of_live(list_of(session_ids)):
         followed.setdefault(kernel.session_id, _Followed(kernel.session)).kernels.append(kernel)
     changes = _Changes()
     for one in followed.values():
@@ -283,6 +282,3 @@ def _of_live(sessions: str) -> QuerySet[Kernel]:
     rows = Kernel.objects.filter(session__in=listed(sessions), session__status__in=LIVE - {Status.PENDING})
     related = rows.select_related("image", "agent", "session__image", "session__resource_group").only(*_COLUMNS)
     return related.order_by("session_id", "rank")
-
-
-_OF_LIVE = Prepared(_of_live)

@@ -10,7 +10,6 @@ from uuid import UUID
 from django.db.models import OuterRef, QuerySet, Subquery
 
 from backendai.base.db.bulk import list_of, listed
-from backendai.base.db.prepared import Prepared
 from backendai.domain.accounts.models import KeyPair
 from backendai.domain.compute.models import ComputeSession
 
@@ -34,7 +33,7 @@ def longest_allowed(session_ids: Collection[UUID]) -> dict[UUID, timedelta]:
 
 
 def _read(session_ids: Collection[UUID]) -> Iterable[Any]:
-    return _ROWS.rows(list_of(session_ids)) if session_ids else ()
+    return list(_limits_of(list_of(session_ids))) if session_ids else ()
 
 
 def _set_ones(limits: Iterable[timedelta | None]) -> list[timedelta]:
@@ -45,6 +44,3 @@ def _limits_of(sessions: str) -> QuerySet[Any, Any]:
     lifetime = KeyPair.objects.filter(access_key=OuterRef("access_key")).values("policy__max_session_lifetime")
     rows = ComputeSession.objects.filter(pk__in=listed(sessions)).annotate(key_pair_lifetime=Subquery(lifetime[:1]))
     return rows.order_by().values_list("pk", "batch_timeout", *_LIFETIMES)
-
-
-_ROWS = Prepared(_limits_of)

@@ -17,7 +17,6 @@ from backendai.base.core.errors import NotFound
 from backendai.base.core.messages import Message, for_column
 from backendai.base.db.bulk import among, list_of, listed
 from backendai.base.db.per_row_case import Kind, by_row
-from backendai.base.db.prepared import Prepared
 from backendai.base.wire.messages import KernelReport, KernelState
 from backendai.domain.cluster.models import Agent
 from backendai.domain.compute.models import Kernel
@@ -125,7 +124,7 @@ def _next_round(
 def _read(kernel_ids: Collection[UUID]) -> dict[UUID, Kernel]:
     """Return the kernels by id, locked with their sessions in a fixed order until the transaction ends."""
     lock_sessions_of(kernel_ids)
-    return {kernel.pk: kernel for kernel in _REPORTED_KERNELS.rows(list_of(kernel_ids))}
+    return {kernel.pk: kernel for kernel in _spoken_of(list_of(kernel_ids))}
 
 
 def _go_together(some: Sequence[_Located], item: _Located) -> bool:
@@ -261,9 +260,6 @@ def _each(values: Mapping[UUID, Any], kind: Kind = "text") -> Any:
 def _spoken_of(kernels: str) -> QuerySet[Kernel]:
     rows = Kernel.objects.select_for_update(of=("self",), no_key=True).select_related("session")
     return rows.filter(pk__in=listed(kernels)).order_by("session", "rank").only(*_COLUMNS)
-
-
-_REPORTED_KERNELS = Prepared(_spoken_of)
 
 
 def note_memory_kills(counts: Mapping[UUID, int], now: datetime) -> None:

@@ -24,7 +24,6 @@ from backendai.base.core.slots import (
     parse_size,
 )
 from backendai.base.db.bulk import list_of, listed
-from backendai.base.db.prepared import Prepared
 from backendai.domain.accounts.models import User
 from backendai.domain.catalog.models import Image, ResourcePreset
 from backendai.domain.cluster.models import Agent, ResourceGroup
@@ -161,7 +160,7 @@ def check_reach(
     """
     chosen = list_of([UUID(one) for one in designated]) if designated else None
     # Many machines are equal, so each size is checked once.
-    reaches = [_Reach.read(*row) for row in _REACHES.rows(group.pk, chosen)]
+    reaches = [_Reach.read(*row) for row in _reaches(group.pk, chosen)]
     if not reaches or any(reach.holds(total, kernels) for reach in reaches):
         return
     where = (
@@ -225,6 +224,3 @@ def _reaches(group_id: int, chosen: str | None) -> QuerySet[Any, Any]:
         agents = agents.filter(pk__in=listed(chosen))
     texts = Cast("capacity", TextField()), Cast("widest", TextField())
     return agents.order_by().values_list(*texts).distinct()
-
-
-_REACHES = Prepared(_reaches)

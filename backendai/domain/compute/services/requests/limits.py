@@ -24,7 +24,6 @@ from backendai.base.core.session_kinds import kinds_with
 from backendai.base.core.slots import Slots, format_amount
 from backendai.base.db import advisory_locks
 from backendai.base.db.bulk import among, id_of, raw_id
-from backendai.base.db.prepared import Prepared
 from backendai.domain.accounts.models import ResourcePolicy
 from backendai.domain.accounts.policies.applicable import (
     DOMAIN,
@@ -157,11 +156,11 @@ def _held_by_each(keys: Collection[str]) -> tuple[dict[str, dict[str, int]], dic
     the sums, which saves a row for each user of a domain. Two queries."""
     scopes, identities = zip(*map(_scope_and_identity, keys), strict=True)
     slots: dict[str, dict[str, int]] = {key: {} for key in keys}
-    for slot, *sums in _SUMS.rows(scopes, *identities):
+    for slot, *sums in _sums_of(scopes, *identities):
         for key, amount in zip(keys, sums, strict=True):
             if amount is not None:
                 slots[key][slot] = amount
-    _, *numbers = _COUNTS.rows(scopes, *identities)[0]
+    _, *numbers = _counts_of(scopes, *identities)[0]
     return slots, dict(zip(keys, numbers, strict=True))
 
 
@@ -200,9 +199,6 @@ def _placed() -> QuerySet[Any]:
 def _scope_and_identity(key: str) -> tuple[str, Any]:
     scope, _, text = key.partition(":")
     return scope, UUID(text) if scope in (USER, PROJECT) else int(text) if scope == DOMAIN else text
-
-
-_SUMS, _COUNTS = Prepared(_sums_of), Prepared(_counts_of)
 
 
 def _slots_held(keys: Collection[str]) -> dict[str, dict[str, int]]:

@@ -6,33 +6,43 @@ The rows are read once per request, for the form, its amounts, the validator and
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
+
+from django.db.models import QuerySet
 
 from backendai.base.db.per_request import once
-from backendai.base.db.prepared import Prepared
 from backendai.domain.accounts.acting import projects_to_act_in
 from backendai.domain.accounts.models import KeyPair, Project, User
 from backendai.domain.accounts.policies.applicable import Limited, limits_of_launch
 from backendai.domain.cluster.models import ResourceGroup
 
-_PROJECTS = Prepared(lambda actor, owner: projects_to_act_in(actor, owner).select_related("domain"))
-_GROUPS = Prepared(lambda owner: ResourceGroup.objects.visible_to(owner).filter(is_active=True))
-_KEY_PAIR = Prepared(lambda owner: KeyPair.objects.visible_to(owner).main_first()[:1])
+
+def _projects(actor: Any, owner: Any) -> QuerySet[Any, Any]:
+    return projects_to_act_in(actor, owner).select_related("domain")
+
+
+def _groups(owner: Any) -> QuerySet[Any, Any]:
+    return ResourceGroup.objects.visible_to(owner).filter(is_active=True)
+
+
+def _key_pair(owner: Any) -> QuerySet[Any, Any]:
+    return KeyPair.objects.visible_to(owner).main_first()[:1]
 
 
 def projects_open(owner: User, actor: User) -> Sequence[Project]:
     """Return the owner's projects where the actor can launch sessions for the owner. Sorted by name, with domains
     loaded."""
-    return once(("projects-open", owner.pk, actor.pk), lambda: _PROJECTS.rows(actor, owner))
+    return once(("projects-open", owner.pk, actor.pk), lambda: list(_projects(actor, owner)))
 
 
 def groups_open(owner: User) -> Sequence[ResourceGroup]:
     """Return the active resource groups that the owner can use through a project or a key pair. Sorted by name."""
-    return once(("groups-open", owner.pk), lambda: _GROUPS.rows(owner))
+    return once(("groups-open", owner.pk), lambda: list(_groups(owner)))
 
 
 def key_pair_of(owner: User) -> KeyPair | None:
     """Return the key pair to which launches of the owner count by default; None if there is none."""
-    return once(("key-pair", owner.pk), lambda: _KEY_PAIR.first(owner))
+    return once(("key-pair", owner.pk), lambda: next(iter(_key_pair(owner)), None))
 
 
 def limits_on(owner: User, project: Project, key_pair: KeyPair | None) -> list[Limited]:

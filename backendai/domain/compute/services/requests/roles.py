@@ -9,11 +9,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from django.db.models import QuerySet
+
 from backendai.base.core.errors import UserError
 from backendai.base.core.messages import Message
 from backendai.base.core.session_kinds import KINDS
 from backendai.base.core.slots import Slots
-from backendai.base.db.prepared import Prepared
 from backendai.domain.accounts.models import Project, User
 from backendai.domain.catalog.models import Image, ResourcePreset
 from backendai.domain.compute.services.requests.amounts import check_bounds, shm_of, slots_of
@@ -26,9 +27,10 @@ SUB = "sub"
 MOST_ROLES = 16
 # A role ends with a letter, as role and kernel number together are the host name.
 _NAME = re.compile(r"[a-z]([a-z0-9-]{0,13}[a-z])?", re.ASCII)
-_NAMED = Prepared(
-    lambda user, domain_id, name: Image.objects.usable_by(user).usable_in(domain_id).named(name)[:1],
-)
+
+
+def _named(user: Any, domain_id: Any, name: Any) -> QuerySet[Any, Any]:
+    return Image.objects.usable_by(user).usable_in(domain_id).named(name)[:1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +142,7 @@ def own_mounts(user: User, project: Project, spec: SessionSpec, role: RoleSpec) 
 def image_of(user: User, spec: SessionSpec, project: Project) -> Image:
     """Return the image with this name, alias or reference. Raises UserError if there is none that user and domain may
     use."""
-    found: Image | None = _NAMED.first(user, project.domain_id, spec.image)
+    found: Image | None = next(iter(_named(user, project.domain_id, spec.image)), None)
     if found is None:
         images = Image.objects.usable_by(user).usable_in(project.domain_id)
         known = list(images.values_list("name", flat=True)[:10])

@@ -15,7 +15,6 @@ from django.db.models import Count, QuerySet, Sum
 
 from backendai.base.core.slots import Slots, parse_amount
 from backendai.base.db.bulk import among, id_of, insert_rows, list_of, listed, raw_id
-from backendai.base.db.prepared import Prepared
 from backendai.domain.compute.models import Allocation, ComputeSession, Kernel
 from backendai.domain.compute.status import PLACED
 
@@ -54,7 +53,7 @@ def occupied_by_agent(agent_ids: Collection[UUID] | None = None) -> dict[UUID, S
     """Return the allocated amounts on each of these agents (None: all agents). Agents without allocations are missing.
     One query."""
     sums: dict[UUID, dict[str, int]] = defaultdict(dict)
-    for key, slot, total in _OCCUPIED.rows(None if agent_ids is None else list_of(agent_ids)):
+    for key, slot, total in _occupied(None if agent_ids is None else list_of(agent_ids)):
         sums[id_of(key)][slot] = total
     return {agent_id: Slots(amounts) for agent_id, amounts in sums.items()}
 
@@ -72,14 +71,14 @@ def held_in_groups(owner_id: UUID) -> dict[int, Slots]:
 
 def kernels_by_agent(agent_ids: Collection[UUID]) -> dict[UUID, int]:
     """Return the number of placed kernels on each of these agents, without agents that have none. One query."""
-    return {id_of(key): number for key, number in _KERNELS.rows(list_of(agent_ids))}
+    return {id_of(key): number for key, number in _kernels(list_of(agent_ids))}
 
 
 def devices_by_agent(agent_ids: Collection[UUID]) -> dict[UUID, Devices]:
     """Return the amounts of devices that placed kernels hold, by agent, slot and device. Agents without held devices
     are missing. One query."""
     taken: dict[UUID, Devices] = {}
-    for agent_id, shares in _DEVICES.rows(list_of(agent_ids)):
+    for agent_id, shares in _devices(list_of(agent_ids)):
         of_agent = taken.setdefault(agent_id, {})
         for slot, devices in shares.items():
             of_slot = of_agent.setdefault(slot, {})
@@ -126,8 +125,8 @@ def _kernels(agents: str) -> QuerySet[Any, Any]:
     return numbers
 
 
-_OCCUPIED, _KERNELS = Prepared(_occupied), Prepared(_kernels)
-_DEVICES = Prepared(lambda agents: _placed_on(agents).exclude(devices={}).values_list("agent_id", "devices"))
+def _devices(agents: Any) -> QuerySet[Any, Any]:
+    return _placed_on(agents).exclude(devices={}).values_list("agent_id", "devices")
 
 
 def lock_sessions_of(kernel_ids: Collection[UUID]) -> None:

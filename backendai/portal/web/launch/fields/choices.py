@@ -7,10 +7,9 @@ from typing import Any, cast
 
 from django import forms
 from django.core.exceptions import ValidationError
-from django.db.models import Model
+from django.db.models import Model, QuerySet
 from django.forms.models import ModelChoiceIterator
 
-from backendai.base.db.prepared import Prepared
 from backendai.domain.accounts.models import User
 from backendai.domain.catalog.models import Image
 from backendai.domain.cluster.groups.changes import choose_group
@@ -86,7 +85,7 @@ class ImageField(forms.ModelChoiceField):
         name = text[:255]
         if name not in self._found:
             askable = name and "\0" not in name
-            self._found[name] = _NAMED.first(self._owner, name) if askable else None
+            self._found[name] = next(iter(_named(self._owner, name)), None) if askable else None
         return self._found[name]
 
     def to_python(self, value: Any) -> Any:
@@ -130,4 +129,5 @@ def offer_agents(form: forms.Form, *, wanted: bool) -> None:
     cast(Any, form.fields["agents"]).choices = [("", "any node"), *choices]
 
 
-_NAMED = Prepared(lambda owner, name: Image.objects.usable_by(owner).named(name)[:1])
+def _named(owner: Any, name: Any) -> QuerySet[Any, Any]:
+    return Image.objects.usable_by(owner).named(name)[:1]

@@ -9,9 +9,10 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from django.db.models import QuerySet
+
 from backendai.base.core.errors import UserError
 from backendai.base.core.image_names import parse_image_name
-from backendai.base.db.prepared import Prepared
 from backendai.base.texts.isolation import isolated
 from backendai.base.texts.translation import gettext as _
 from backendai.domain.accounts.models import Project, User
@@ -26,14 +27,14 @@ FEW = 6
 _BASE, _ROLE, _FEATURES = "ai.backend.base-distro", "ai.backend.role", "ai.backend.features"
 _CUSTOMIZED = "ai.backend.customized-image.name"
 _SHORT_DIGEST = 12
-_OPEN_THERE = Prepared(
-    lambda owner, domain_id: Image.objects.usable_by(owner).usable_in(domain_id).order_by().values_list("pk", flat=True)
-)
-_HOLDER = Prepared(
-    lambda group, reference: (
-        Agent.objects.registered().filter(resource_group__name=group, images__reference=reference).order_by()[:1]
-    )
-)
+
+
+def _open_there(owner: Any, domain_id: Any) -> QuerySet[Any, Any]:
+    return Image.objects.usable_by(owner).usable_in(domain_id).order_by().values_list("pk", flat=True)
+
+
+def _holder(group: Any, reference: Any) -> QuerySet[Any, Any]:
+    return Agent.objects.registered().filter(resource_group__name=group, images__reference=reference).order_by()[:1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,7 @@ class Offer:
         """
         open_ones = [each.first.image for each in self.environments if not each.is_closed]
         preferred = next((image for image in open_ones if image.name == PREFERRED_IMAGE and image.is_built_here), None)
-        if preferred and _HOLDER.first(group, preferred.reference):
+        if preferred and next(iter(_holder(group, preferred.reference)), None):
             return preferred
         return next((image for image in open_ones if image != preferred), preferred)
 
@@ -167,7 +168,7 @@ def _obstacles(
     owner: User, project: Project | None, group: str, images: Sequence[Image]
 ) -> Callable[[Image], tuple[str, bool]]:
     """Return a function that returns why an image cannot start there (empty: it can), and whether it is closed."""
-    open_there = set(_OPEN_THERE.rows(owner, project.domain_id)) if project else None
+    open_there = set(list(_open_there(owner, project.domain_id))) if project else None
     agents = agent_rows_of(group)
     lacking = lacked_by_all(agents, images) if agents else {}
     facts = {"group": group, "offered": ", ".join(sorted({agent.architecture for agent in agents} - {""}))}

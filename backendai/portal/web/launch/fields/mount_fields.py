@@ -11,7 +11,6 @@ from django import forms
 from django.db.models import F, Q
 from django.utils.functional import cached_property
 
-from backendai.base.db.prepared import Prepared
 from backendai.base.paths.mount_targets import HOME, absolute_target
 from backendai.base.texts.translation import gettext_lazy
 from backendai.domain.accounts.models import User
@@ -32,15 +31,6 @@ SORTS: dict[str, tuple[Any, ...]] = {
 
 def _offered_to(owner: User) -> Any:
     return Folder.objects.offered_to(owner).select_related("host", "user", "project")
-
-
-def _first_by(sort: str, rows: Any) -> Any:
-    return rows.order_by(*SORTS[sort], "name", "pk")[: MOST_SHOWN + 1]
-
-
-_FIRST: dict[str, Prepared[Any]] = {
-    sort: Prepared(lambda owner, sort=sort: _first_by(sort, _offered_to(owner))) for sort in SORTS
-}
 
 
 class MountRows(forms.Widget):
@@ -105,15 +95,12 @@ class MountFields(forms.Form):
         Has one more than ``MOST_SHOWN`` if there are more. One query, and another if a selected folder is not among
         them.
         """
-        if words := self.searched().split():
-            found = _offered_to(self.mounts_owner)
-            for word in words:
-                found = found.filter(
-                    Q(name__icontains=word) | Q(user__email__icontains=word) | Q(project__name__icontains=word)
-                )
-            first = list(_first_by(self.sorted_by(), found))
-        else:
-            first = _FIRST[self.sorted_by()].rows(self.mounts_owner)
+        found = _offered_to(self.mounts_owner)
+        for word in self.searched().split():
+            found = found.filter(
+                Q(name__icontains=word) | Q(user__email__icontains=word) | Q(project__name__icontains=word)
+            )
+        first = list(found.order_by(*SORTS[self.sorted_by()], "name", "pk")[: MOST_SHOWN + 1])
         known = {name for folder in first[:MOST_SHOWN] for name in (str(folder.pk), folder.name)}
         missing = [wish.folder for wish in self["mounts"].value() or () if wish.folder not in known]
         if not missing:
