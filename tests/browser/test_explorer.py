@@ -17,6 +17,7 @@ from tests.browser.conftest import Campus, Visit
 from tests.browser.people import ALICE
 from tests.browser.visitor import wait_until
 from tests.patience import patient
+from tests.system.client import fresh
 
 pytestmark = [pytest.mark.browser, pytest.mark.system]
 _FILES = 1_200
@@ -46,7 +47,7 @@ def drop(page: Page, path: Path) -> None:
 
 
 def new_folder(page: Page, name: str) -> None:
-    page.get_by_label("Name").fill(name)
+    page.get_by_label("Name").fill(fresh(name))
     page.get_by_role("button", name="Create folder").click()
     expect(page.get_by_role("button", name="Upload files")).to_be_visible(timeout=patient(60_000))  # once it is made
 

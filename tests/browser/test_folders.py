@@ -12,6 +12,7 @@ from playwright.sync_api import Page, expect
 from tests.browser.conftest import Visit
 from tests.browser.people import ADMIN, ALICE
 from tests.patience import patient
+from tests.system.client import fresh
 
 pytestmark = [pytest.mark.browser, pytest.mark.system]
 _PICTURE = bytes.fromhex(
@@ -29,7 +30,7 @@ def upload(page: Page, *paths: Path) -> None:
 
 @pytest.mark.core
 def test_a_folder_is_filled_looked_at_and_shared(walk: Visit, tmp_path: Path) -> None:
-    visitor = walk(ALICE)
+    visitor, name = walk(ALICE), fresh("pictures")
     page = visitor.page
     (tmp_path / "notes.txt").write_text("first line\n")
     (tmp_path / "dot.png").write_bytes(_PICTURE)
@@ -44,9 +45,9 @@ def test_a_folder_is_filled_looked_at_and_shared(walk: Visit, tmp_path: Path) ->
     expect(members).to_be_visible()
     owner.select_option("")
     expect(members).to_be_hidden()
-    dialog.get_by_label("Name").fill("pictures")
+    dialog.get_by_label("Name").fill(name)
     dialog.get_by_role("button", name="Create folder").click()
-    expect(page.get_by_role("heading", name="pictures", level=1)).to_be_visible()
+    expect(page.get_by_role("heading", name=name, level=1)).to_be_visible()
     expect(page.get_by_role("button", name="Upload files")).to_be_visible(timeout=patient(60_000))  # once it is made
     upload(page, tmp_path / "notes.txt", tmp_path / "dot.png", tmp_path / "large.bin")
     expect(page.get_by_role("link", name="large.bin", exact=True)).to_be_visible()
@@ -89,8 +90,8 @@ def test_a_folder_is_filled_looked_at_and_shared(walk: Visit, tmp_path: Path) ->
 
     guest = walk(ADMIN)
     guest.go("/folders/")
-    guest.page.get_by_role("button", name="Accept pictures").click()
-    expect(guest.page.get_by_role("link", name="pictures", exact=True)).to_be_visible()
+    guest.page.get_by_role("button", name=f"Accept {name}").click()
+    expect(guest.page.get_by_role("link", name=name, exact=True)).to_be_visible()
     assert guest.faults_in_every_light() == []
     for address in ("storage-hosts", "folders", "folders/link"):
         guest.go(f"/manage/{address}/")
@@ -103,7 +104,7 @@ def test_an_upload_goes_on_after_a_reload(walk: Visit, tmp_path: Path) -> None:
     large = tmp_path / "weights.bin"
     large.write_bytes(os.urandom(4 * _LARGE))
     visitor.go("/folders/new/")
-    page.get_by_label("Name").fill("weights")
+    page.get_by_label("Name").fill(fresh("weights"))
     page.get_by_role("button", name="Create folder").click()
     expect(page.get_by_role("button", name="Upload files")).to_be_visible(timeout=patient(60_000))
 
