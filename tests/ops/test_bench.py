@@ -21,4 +21,4 @@ def test_a_benchmark_may_bear_the_name_of_a_package_that_it_needs() -> None:
 def test_it_refuses_a_name_that_is_none_and_lists_those_that_are() -> None:
     answer = run("nothing")
     assert answer.returncode == 2
-    assert {"decide", "fleet", "lists", "passes", "redis", "scheduler", "slurm", "start"} <= set(answer.stderr.split())
+    assert {"decide", "fleet", "lists", "passes", "redis", "slurm", "start"} <= set(answer.stderr.split())
