@@ -26,7 +26,6 @@ _PATIENCE_SECONDS = 60.0
 _LOOK_SECONDS = 0.1
 _KEYS = {
     "Enter": {"key": "Enter", "code": "Enter", "windowsVirtualKeyCode": 13, "text": "\r"},
-    "Control+C": {"key": "c", "code": "KeyC", "windowsVirtualKeyCode": 67, "modifiers": 2},
 }
 
 

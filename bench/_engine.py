@@ -17,8 +17,7 @@ from backendai.agent.backends.docker.disk.scratch import Scratch
 from backendai.agent.backends.docker.engine import PREFIX
 from backendai.base.core.slots import Slots
 from backendai.base.wire.messages import KernelSpec
-from bench._leftovers import BARE
-from bench._portal import IMAGE, RESOURCES, ROOT, Portal, say
+from bench._portal import BARE, IMAGE, RESOURCES, ROOT, Portal, say
 
 _CALM_SECONDS = 0.8  # the engine tidies up long after a removal: 0.4 s later a start still takes 90 ms more
 _REST_SECONDS = 4.0  # a fresh platform has made in advance what it wants to have

@@ -15,7 +15,7 @@ import requests
 
 from bench._engine import ensure_image
 from bench._events import Events
-from bench._portal import ADMIN, RESOURCES, Client, Portal, end_all, running_portal, say, wait_until
+from bench._portal import ADMIN, Client, Portal, end_all, running_portal, say, wait_until
 
 _UPLOADS, _PAGES, _WARM_UP = 4, 60, 2
 _SETTLE_SECONDS = 0.8
@@ -44,13 +44,10 @@ def starts(portal: Portal, client: Client, folders: Sequence[str], rounds: int) 
     for number in range(rounds + _WARM_UP):
         for side in ("mounted", "plain") if number % 2 else ("plain", "mounted"):
             mounts = [{"folder": folder} for folder in folders] if side == "mounted" else []
-            body = {"image": "tiny", "resources": RESOURCES, "resource_group": "default", "mounts": mounts}
             began = time.perf_counter()
-            status, answer = client.ask("POST", "/api/v1/sessions/", body)
-            if status != 201:
-                raise RuntimeError(f"the launch was answered with {status}: {answer}")
-            taken[side].append(events.time_of(answer["id"], "RUNNING") - began)
-            end_all(client, events, [answer["id"]])
+            session_id = client.launch(mounts=mounts)
+            taken[side].append(events.time_of(session_id, "RUNNING") - began)
+            end_all(client, events, [session_id])
             time.sleep(_SETTLE_SECONDS)
     events.close()
     mounted, plain = (1000 * statistics.median(taken[side][_WARM_UP:]) for side in ("mounted", "plain"))
@@ -109,9 +106,7 @@ def uploading(portal: Portal, folders: Sequence[str], source: Path) -> Iterator[
 
 
 def _folder(client: Client, name: str) -> str:
-    status, folder = client.ask("POST", "/api/v1/folders/", {"name": name})
-    if status != 201:
-        raise RuntimeError(f"the folder was answered with {status}: {folder}")
+    folder = client.create("folders", {"name": name})
     path = f"/api/v1/folders/{folder['id']}/"
     wait_until(lambda: client.ask("GET", path)[1]["status"] == "READY", 60, pause=0.1)
     return str(folder["id"])

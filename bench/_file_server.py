@@ -84,18 +84,19 @@ class Server:
 @contextlib.contextmanager
 def nginx(root: Path, folder: Path) -> Iterator[int]:
     """Give the port of an nginx that serves the same files and takes PUT; 0 where it is not installed."""
-    port, config = free_port(), folder / "nginx.conf"
+    program, port, config = shutil.which("nginx"), free_port(), folder / "nginx.conf"
+    if program is None:
+        say("nginx is not installed: nothing to compare with")
+        yield 0
+        return
     config.write_text(_NGINX.format(folder=folder, port=port, root=root))
-    with _beside("nginx", ["-c", str(config)], port) as found:
-        yield found
-
-
-@contextlib.contextmanager
-def rclone(root: Path) -> Iterator[int]:
-    """Give the port of an ``rclone serve webdav`` of the same files; 0 where it is not installed."""
-    port = free_port()
-    with _beside("rclone", ["serve", "webdav", str(root), "--addr", f"127.0.0.1:{port}"], port) as found:
-        yield found
+    process = subprocess.Popen([program, "-c", str(config)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        await_port(port)
+        yield port
+    finally:
+        process.terminate()
+        process.wait()
 
 
 def put_file(port: int, path: str, source: Path, ask: Callable[..., bytes] | None = None) -> None:
@@ -144,19 +145,3 @@ def await_port(port: int) -> None:
             if time.monotonic() > until:
                 raise
             time.sleep(0.05)
-
-
-@contextlib.contextmanager
-def _beside(name: str, words: list[str], port: int) -> Iterator[int]:
-    program = shutil.which(name)
-    if program is None:
-        say(f"{name} is not installed: nothing to compare with")
-        yield 0
-        return
-    process = subprocess.Popen([program, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        await_port(port)
-        yield port
-    finally:
-        process.terminate()
-        process.wait()

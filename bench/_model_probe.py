@@ -1,4 +1,4 @@
-"""A model server that answers ``ok``, one request at a time, each after the seconds that TAKES or ``/takes/N`` has set.
+"""A model server that answers ``ok``, one request at a time, each after the seconds that ``/takes/N`` has set.
 
 ``/stream`` sends 20 events a second with the time of each. It listens after LOAD seconds, as after loading a model.
 """
@@ -10,7 +10,7 @@ import time
 SHORT = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n\r\nok"
 STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 EVENTS_PER_SECOND = 20
-takes = float(os.environ.get("TAKES", "0"))
+takes = 0.0
 turns: asyncio.Queue[asyncio.Transport] = asyncio.Queue()
 streams: set[asyncio.Task[None]] = set()
 

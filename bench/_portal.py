@@ -18,15 +18,19 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import docker
 import psutil
+from docker.errors import APIError, DockerException
 
+from backendai.agent.backends.docker.engine import PREFIX
 from bench._events import Events
-from bench._leftovers import clean
 
 ROOT = Path(__file__).resolve().parent.parent
 ADMIN = "admin@example.com"
 IMAGE = "local/backendai-tiny:latest"
 RESOURCES = {"cpu": "1", "mem": "64m"}
+BARE = "bench"  # the deployment that bare starts are marked with
+_REMOVAL_SECONDS = 30.0
 _START_SECONDS = 180.0
 _IMAGE_BUILD_SECONDS = 1800.0
 _EVENT_SECONDS, _END_SECONDS = 20.0, 120.0
@@ -38,11 +42,16 @@ _ADD_IMAGE = (
 )
 
 
-_ADD_STRANGER = (
+_ADD_PEOPLE = (
+    "from backendai.domain.accounts.models import Project;"
     "from backendai.domain.accounts.services import create_person, create_token, get_or_create_project;"
-    "project = get_or_create_project('elsewhere', 'elsewhere');"
-    "print(create_token(create_person('stranger@example.com', password=None, project=project), 'bench')[1])"
+    "first = Project.objects.order_by('created_at').first();"
+    "project = get_or_create_project('elsewhere', 'elsewhere') if {strangers} else first;"
+    "people = [create_person(f'bench-{{n}}@example.com', password=None, project=project) for n in range({number})];"
+    "print(*(create_token(person, 'bench')[1] for person in people))"
 )
+# Sessions are processes of this machine, in which the Python of the machine runs.
+NATIVE = {"BACKENDAI_AGENT_BACKEND": "process", "BACKENDAI_AGENT_ENVIRONMENTS": "off"}
 
 
 def say(text: str) -> None:
@@ -110,9 +119,10 @@ class Portal:
             time.sleep(0.5)
         return True
 
-    def stranger(self) -> str:
-        """Return a token of a person who has nothing to do with the administrator."""
-        return self._manage("shell", "--no-imports", "-v", "0", "-c", _ADD_STRANGER).split()[-1]
+    def people(self, number: int, *, strangers: bool = False) -> list[str]:
+        """Return tokens of so many new people; strangers have nothing to do with the administrator."""
+        code = _ADD_PEOPLE.format(number=number, strangers=strangers)
+        return self._manage("shell", "--no-imports", "-v", "0", "-c", code).split()[-number:] if number else []
 
     def client(self) -> Client:
         """Return a client with a connection of its own."""
@@ -176,13 +186,17 @@ class Client:
         is_json = "json" in (answer.getheader("Content-Type") or "")
         return answer.status, json.loads(content) if is_json else content
 
-    def launch(self) -> str:
-        """Launch one session of the benchmark's image; returns its id."""
-        body = {"image": "tiny", "resources": RESOURCES, "resource_group": "default"}
-        status, answer = self.ask("POST", "/api/v1/sessions/", body)
+    def create(self, kind: str, body: object) -> dict[str, Any]:
+        """Return what a POST has made, such as one of the ``sessions``. Raises RuntimeError when it is refused."""
+        status, answer = self.ask("POST", f"/api/v1/{kind}/", body)
         if status != 201:
-            raise RuntimeError(f"the launch was answered with {status}: {answer}")
-        return str(answer["id"])
+            raise RuntimeError(f"{kind}: answered with {status}: {answer}")
+        return dict(answer)
+
+    def launch(self, **wishes: object) -> str:
+        """Launch one session, of the benchmark's image unless another one is wished; returns its id."""
+        usual = {"image": "tiny", "resources": RESOURCES, "resource_group": "default"}
+        return str(self.create("sessions", usual | wishes)["id"])
 
     def status(self, session_id: str) -> str:
         """Return a session's status now."""
@@ -211,6 +225,32 @@ def running_portal(database: str, environment: Mapping[str, str] | None = None) 
         portal.start()
         portal.make_ready()
         yield portal
+
+
+def clean(deployment: str, folder: Path) -> None:
+    """Remove the containers and networks of this deployment and of bare starts, and unmount what is under folder."""
+    with contextlib.suppress(DockerException):
+        client = docker.APIClient(version="auto", timeout=120)
+        for label in [f"{PREFIX}deployment={name}" for name in (BARE, deployment) if name]:
+            _remove_containers(client, label)
+            for network in client.networks(filters={"label": [label]}):
+                with contextlib.suppress(APIError):
+                    client.remove_network(network["Id"])
+    mounted = [line.split(" ")[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
+    for place in mounted:
+        if place.startswith(f"{folder}/"):
+            subprocess.run(["umount", "-l", place], check=False)
+
+
+def _remove_containers(client: docker.APIClient, label: str) -> None:
+    deadline = time.monotonic() + _REMOVAL_SECONDS
+    while left := client.containers(all=True, filters={"label": [label]}):
+        for container in left:
+            with contextlib.suppress(APIError):  # gone, or somebody is at it
+                client.remove_container(container["Id"], force=True, v=True)
+        if time.monotonic() > deadline:
+            return
+        time.sleep(0.2)
 
 
 def end_all(client: Client, events: Events, session_ids: list[str]) -> None:

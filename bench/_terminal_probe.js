@@ -1,7 +1,7 @@
 // Runs in the page before its own scripts: counts what the terminal's socket brings, and notices when the page is blocked.
 (() => {
   const lookEvery = 10; // ms
-  const probe = { bytes: 0, lastBytesAt: 0, worstPause: 0, terminal: null, startedAt: 0, seenAt: 0 };
+  const probe = { bytes: 0, worstPause: 0, terminal: null, startedAt: 0, seenAt: 0 };
   window.probe = probe;
 
   const Plain = window.WebSocket;
@@ -11,7 +11,6 @@
       this.addEventListener("message", ({ data }) => {
         if (typeof data === "string") return;
         probe.bytes += data.byteLength;
-        probe.lastBytesAt = performance.now();
       });
     }
   };

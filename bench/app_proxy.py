@@ -8,10 +8,8 @@ configurable-http-proxy leads straight to the app. The ways take turns.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
-import json
 import re
 import shutil
 import statistics
@@ -26,8 +24,10 @@ from urllib.parse import urlencode, urlsplit
 import requests
 import uvloop
 
+from bench._command import command, show
 from bench._events import Events
-from bench._portal import Client, Portal, end_all, free_port, running_portal, say, wait_until
+from bench._portal import NATIVE, Portal, end_all, free_port, running_portal, say, wait_until
+from bench.endpoints import Way
 from bench.execution import Session
 
 _APP = (Path(__file__).parent / "_app_probe.py").read_bytes()
@@ -35,20 +35,6 @@ _CONNECTIONS, _READERS = 32, 8
 _LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 _STARTED_SECONDS = 30.0
 _BODY = 2**20
-
-
-@dataclass(frozen=True)
-class Way:
-    """An address of the app, and the lines of a request that it needs."""
-
-    port: int
-    host: str = "127.0.0.1"
-    cookie: str = ""
-
-    def request(self, path: str) -> bytes:
-        """Return the bytes of a GET."""
-        cookie = f"Cookie: {self.cookie}\r\n" if self.cookie else ""
-        return f"GET {path} HTTP/1.1\r\nHost: {self.host}\r\n{cookie}\r\n".encode()
 
 
 @dataclass
@@ -101,28 +87,20 @@ class Load(asyncio.Protocol):
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(prog="bin/bench app_proxy", description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print one JSON object of figures")
-    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="turns of each way (3)")
-    parser.add_argument("--seconds", type=float, default=3, metavar="N", help="length of a turn (3)")
+    numbers = {"rounds": (3, "turns of each way"), "seconds": (3.0, "length of a turn")}
+    parser = command("app_proxy", __doc__, numbers)
     parser.add_argument("--chp", default="configurable-http-proxy", metavar="PROGRAM", help="to compare with")
     options = parser.parse_args()
-    figures = run(options.rounds, options.seconds, options.chp)
-    if options.json:
-        print(json.dumps(figures))
-        return
-    for name, value in figures.items():
-        print(f"{name:28} {value}")
+    show(options, run(options.rounds, options.seconds, options.chp))
 
 
 def run(rounds: int, seconds: float, chp: str) -> dict[str, float]:
     """Return the figures, measured on a platform of its own."""
     say("starting a platform ...")
-    native = {"BACKENDAI_AGENT_BACKEND": "process", "BACKENDAI_AGENT_ENVIRONMENTS": "off"}
     port = free_port()
-    with running_portal("sqlite", native) as portal, _other_proxy(chp, port) as other:
+    with running_portal("sqlite", NATIVE) as portal, _other_proxy(chp, port) as other:
         events, client = Events(portal.port, portal.token), portal.client()
-        session_id = _launch(client, port)
+        session_id = client.launch(image="python", resources={"cpu": "2", "mem": "1g"}, preopen_ports=[port])
         try:
             events.time_of(session_id, "RUNNING")
             here = Session(portal, session_id)
@@ -166,19 +144,11 @@ async def _load(way: Way, path: str, connections: int, seconds: float) -> list[f
 
 
 def _answers(way: Way) -> bool:
-    headers = {"Host": way.host, "Cookie": way.cookie}
+    headers = dict(header.split(": ", 1) for header in way.headers)
     with contextlib.suppress(requests.RequestException), requests.Session() as session:
         session.trust_env = False
         return session.get(f"http://127.0.0.1:{way.port}/", headers=headers, timeout=5).text == "ok"
     return False
-
-
-def _launch(client: Client, port: int) -> str:
-    wish = {"image": "python", "resources": {"cpu": "2", "mem": "1g"}, "preopen_ports": [port]}
-    status, answer = client.ask("POST", "/api/v1/sessions/", wish)
-    if status != 201:
-        raise RuntimeError(f"the launch was answered with {status}: {answer}")
-    return str(answer["id"])
 
 
 def _enter(portal: Portal, here: Session, port: int) -> Way:
@@ -194,7 +164,8 @@ def _enter(portal: Portal, here: Session, port: int) -> Way:
         body = urlencode({"code": code})
         answer = session.post(address, data=body, headers=headers, allow_redirects=False, timeout=20)
         answer.raise_for_status()
-        return Way(proxy, host, answer.headers["Set-Cookie"].partition(";")[0])
+        cookie = answer.headers["Set-Cookie"].partition(";")[0]
+        return Way(proxy, headers=(f"Host: {host}", f"Cookie: {cookie}"))
 
 
 @contextlib.contextmanager

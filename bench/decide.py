@@ -9,9 +9,7 @@ that none does. The sessions have 64 shapes, or each its own (``distinct``).
 
 from __future__ import annotations
 
-import argparse
 import gc
-import json
 import random
 import statistics
 import time
@@ -34,10 +32,10 @@ from backendai.scheduler.snapshot import (
     SessionView,
     Snapshot,
 )
+from bench._command import command, show
 
 NOW = datetime(2025, 1, 1, tzinfo=UTC)
 SESSIONS, AGENTS, SHAPES, USERS, PROJECTS = 10_000, 1_000, 64, 500, 25
-GROWTH = (1_000, 3_000, 10_000, 30_000, 100_000)
 STRATEGIES: dict[str, dict[str, object]] = {
     "fifo": {},
     "drf": {"sequence": "drf"},
@@ -52,24 +50,16 @@ STRATEGIES: dict[str, dict[str, object]] = {
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(prog="bin/bench decide", description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print one JSON object of figures")
-    parser.add_argument("--rounds", type=int, default=5, metavar="N", help="how often each is measured (5)")
-    parser.add_argument("--only", choices=STRATEGIES, help="measure one strategy only, and no growth")
+    parser = command("decide", __doc__, {"rounds": (5, "how often each is measured")})
+    parser.add_argument("--only", choices=STRATEGIES, help="measure one strategy only")
     options = parser.parse_args()
-    figures = run(options.rounds, options.only)
-    if options.json:
-        print(json.dumps(figures))
-    else:
-        _print(figures)
+    show(options, run(options.rounds, options.only))
 
 
 def run(rounds: int, only: str | None = None) -> dict[str, Any]:
-    """Return milliseconds of ``decide`` by strategy and case, and how they grow with the number of sessions."""
+    """Return milliseconds of ``decide`` by strategy and case."""
     names = [only] if only else list(STRATEGIES)
     figures: dict[str, Any] = {"decide_ms": {name: dict(_cases(STRATEGIES[name], rounds)) for name in names}}
-    if only is None:
-        figures["growth_ms"] = {name: dict(_growth(STRATEGIES[name], rounds)) for name in ("fifo", "drf")}
     return figures | {"reference_ms": _milliseconds_of(_reference, rounds)}
 
 
@@ -81,12 +71,6 @@ def _cases(rules: Mapping[str, object], rounds: int) -> Iterator[tuple[str, floa
         yield f"nearly_full{distinct}", _milliseconds(full, rules, rounds)
     limited = replace(_snapshot(SESSIONS, busy=False, shapes=SHAPES), limits=_limits())
     yield "empty_with_limits", _milliseconds(limited, rules, rounds)
-
-
-def _growth(rules: Mapping[str, object], rounds: int) -> Iterator[tuple[str, float]]:
-    for sessions in GROWTH:
-        snapshot = _snapshot(sessions, busy=False, shapes=SHAPES)
-        yield str(sessions), _milliseconds(snapshot, rules, min(rounds, 3))
 
 
 def _milliseconds(snapshot: Snapshot, rules: Mapping[str, object], rounds: int) -> float:
@@ -178,13 +162,6 @@ def _limits() -> dict[str, LimitView]:
     names = [f"{scope}:{user}" for scope in ("user", "key-pair") for user in range(USERS)]
     names += [f"project:{project}" for project in range(PROJECTS)] + ["domain:1"]
     return {name: LimitView(name.split(":")[0], name, slots, max_sessions=10**6) for name in names}
-
-
-def _print(figures: Mapping[str, object]) -> None:
-    for part, values in figures.items():
-        print(part)
-        for name, cases in values.items() if isinstance(values, dict) else [("", {"": values})]:
-            print(f"  {name:22}" + "  ".join(f"{case} {value}" for case, value in cases.items()))
 
 
 if __name__ == "__main__":

@@ -11,16 +11,15 @@ wrk, nginx and haproxy come from apt.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
 import re
+import shutil
 import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,9 +27,9 @@ from typing import Any
 import psutil
 import uvloop
 
-from bench._balancers import balancers
+from bench._command import command, show
 from bench._events import Events
-from bench._portal import Client, Portal, end_all, free_port, running_portal, say, wait_until
+from bench._portal import NATIVE, Client, Portal, end_all, free_port, running_portal, say, wait_until
 
 _SOURCE = (Path(__file__).parent / "_model_probe.py").read_text().replace("'", "'\\''")
 _REPLICAS, _CONNECTIONS, _STREAMS, _HELD = 4, 32, 200, 100
@@ -40,6 +39,32 @@ _RATE, _P99 = re.compile(r"Requests/sec: +([\d.]+)"), re.compile(r"99% +([\d.]+)
 _MILLISECONDS = {"us": 0.001, "ms": 1.0, "s": 1000.0}
 _EVENT = re.compile(rb"data: (\d+)\n")
 _MIB = 2**20
+_NGINX = """
+user root; daemon off; worker_processes 1; pid {folder}/nginx.pid; error_log {folder}/nginx.log;
+events {{ worker_connections 2048; }}
+http {{
+  access_log off; proxy_buffering off; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_read_timeout 600s;
+  client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy; fastcgi_temp_path {folder}/fastcgi;
+  uwsgi_temp_path {folder}/uwsgi; scgi_temp_path {folder}/scgi; keepalive_requests 1000000;
+  upstream least {{ least_conn; {servers} keepalive 64; }}
+  upstream turns {{ {servers} keepalive 64; }}
+  server {{ listen 127.0.0.1:{least}; location / {{ proxy_pass http://least; }} }}
+  server {{ listen 127.0.0.1:{turns}; location / {{ proxy_pass http://turns; }} }}
+}}
+"""
+_HAPROXY = """
+global
+  nbthread 1
+defaults
+  mode http
+  timeout connect 5s
+  timeout client 600s
+  timeout server 600s
+listen least
+  bind 127.0.0.1:{least}
+  balance leastconn
+{servers}
+"""
 Figures = dict[str, float]
 
 
@@ -78,15 +103,13 @@ class Reader(asyncio.Protocol):
 
 
 class Served:
-    """An endpoint of native replicas. ``more``: settings of the endpoint."""
+    """An endpoint of native replicas."""
 
-    def __init__(
-        self, client: Client, name: str, replicas: int, more: dict[str, Any] | None = None, **environ: str
-    ) -> None:
+    def __init__(self, client: Client, name: str, replicas: int, **environ: str) -> None:
         self._client, self._port = client, free_port()
         body = {"name": name, "image": "python", "command": f"exec python3 -c '{_SOURCE}'", "port": self._port}
         body |= {"resources": {"cpu": "1", "mem": "128m"}, "environ": environ, "target": 1000}
-        body |= {"minimum": replicas, "maximum": max(replicas, 1), **(more or {})}
+        body |= {"minimum": replicas, "maximum": max(replicas, 1)}
         self._path = f"/api/v1/endpoints/{self._post('/api/v1/endpoints/', body)}/"
         token = client.ask("POST", f"{self._path}tokens/", {"name": "bench"})[1]["token"]
         host = self.look()["url"].partition("://")[2].rstrip("/")
@@ -120,30 +143,23 @@ class Served:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(prog="bin/bench endpoints", description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print one JSON object of figures")
-    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="turns of each way (3)")
-    parser.add_argument("--seconds", type=float, default=5, metavar="N", help="length of a turn (5)")
-    options = parser.parse_args()
-    figures = run(options.rounds, options.seconds)
-    if options.json:
-        print(json.dumps(figures))
-        return
-    for name, value in figures.items():
-        print(f"{name:32} {value}")
+    numbers = {"rounds": (3, "turns of each way"), "seconds": (5.0, "length of a turn")}
+    options = command("endpoints", __doc__, numbers).parse_args()
+    show(options, run(options.rounds, options.seconds))
 
 
 def run(rounds: int, seconds: float) -> Figures:
     """Return the figures, measured on a platform of its own."""
     say("starting a platform ...")
-    native = {"BACKENDAI_AGENT_BACKEND": "process", "BACKENDAI_AGENT_NATIVE_SERVING": "yes"}
-    native["BACKENDAI_AGENT_ENVIRONMENTS"] = "off"
-    with running_portal("sqlite", native) as portal, tempfile.TemporaryDirectory() as folder:
+    with (
+        running_portal("sqlite", {**NATIVE, "BACKENDAI_AGENT_NATIVE_SERVING": "yes"}) as portal,
+        tempfile.TemporaryDirectory() as folder,
+    ):
         client = portal.client()
         served = Served(client, "chat", _REPLICAS)
         wait_until(lambda: served.look()["ready"] == _REPLICAS, _READY_SECONDS, pause=0.2)
         addresses = served.addresses()
-        with balancers(addresses, Path(folder)) as ports:
+        with _balancers(addresses, Path(folder)) as ports:
             time.sleep(2)  # they have begun to listen, and the app proxy has probed every replica
             others = {name: Way(port) for name, port in ports.items()}
             figures = _requests({"app_proxy": served.way, **others}, rounds, seconds)
@@ -213,8 +229,7 @@ def _wake(portal: Portal, client: Client, rounds: int) -> Figures:
     events, bare, woken, refused = Events(portal.port, portal.token), list[float](), list[float](), 0
     for number in range(rounds):
         started_at = time.perf_counter()
-        body = {"image": "python", "resources": {"cpu": "1", "mem": "128m"}}
-        session_id = str(client.ask("POST", "/api/v1/sessions/", body)[1]["id"])
+        session_id = client.launch(image="python", resources={"cpu": "1", "mem": "128m"})
         bare.append(events.time_of(session_id, "RUNNING") - started_at + _LOAD)
         end_all(client, events, [session_id])
         served = Served(client, f"asleep-{number}", 0, LOAD=str(_LOAD))
@@ -263,6 +278,28 @@ def _wrk(way: Way, seconds: float) -> tuple[float, float]:
     if rate is None or slowest is None or "Non-2xx" in said or "Socket errors" in said:
         raise RuntimeError(said)
     return float(rate[1]), float(slowest[1]) * _MILLISECONDS[slowest[2]]
+
+
+@contextmanager
+def _balancers(addresses: Sequence[str], folder: Path) -> Iterator[dict[str, int]]:
+    """Give the ports of those that are installed: ``nginx`` (least_conn), ``nginx_turns`` and ``haproxy``."""
+    ports = {name: free_port() for name in ("nginx", "nginx_turns", "haproxy")}
+    servers = " ".join(f"server {one};" for one in addresses)
+    nginx, haproxy = folder / "nginx.conf", folder / "haproxy.cfg"
+    nginx.write_text(_NGINX.format(folder=folder, servers=servers, least=ports["nginx"], turns=ports["nginx_turns"]))
+    lines = "\n".join(f"  server m{number} {one}" for number, one in enumerate(addresses))
+    haproxy.write_text(_HAPROXY.format(least=ports["haproxy"], servers=lines))
+    commands = {"nginx": ["-c", str(nginx)], "haproxy": ["-db", "-f", str(haproxy)]}
+    with ExitStack() as leaving:
+        for program, arguments in commands.items():
+            if (found := shutil.which(program, path="/usr/local/sbin:/usr/sbin:/usr/bin")) is None:
+                say(f"{program} is not installed: nothing to compare with (apt install {program})")
+                ports = {name: port for name, port in ports.items() if not name.startswith(program)}
+                continue
+            process = subprocess.Popen([found, *arguments])
+            leaving.callback(process.wait)
+            leaving.callback(process.terminate)
+        yield ports
 
 
 def _shares(figures: Figures, suffix: str, name: str, other: str) -> Figures:

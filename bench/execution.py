@@ -8,7 +8,6 @@ turns. The first run is measured in a session for each.
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import time
@@ -16,8 +15,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from bench._command import command, show
 from bench._events import Events, Socket
-from bench._portal import Client, Portal, end_all, running_portal, say
+from bench._portal import NATIVE, Portal, end_all, running_portal, say
 
 _PROBE = Path(__file__).parent / "_execution_probe.py"
 _INSTALL = "python3 -m pip install --user --quiet --break-system-packages ipykernel"
@@ -29,33 +29,21 @@ _FIRST = 3
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(prog="bin/bench execution", description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print one JSON object of figures")
-    parser.add_argument("--rounds", type=int, default=5, metavar="N", help="turns of each way (5)")
-    parser.add_argument("--lines", type=int, default=1_000_000, metavar="N", help="lines that are printed (1000000)")
+    numbers = {"rounds": (5, "turns of each way"), "lines": (1_000_000, "lines that are printed")}
+    parser = command("execution", __doc__, numbers)
     parser.add_argument("--only", choices=["short"], help="1+1 alone")
     options = parser.parse_args()
-    figures = run(options.rounds, options.lines, only_short=options.only == "short")
-    if options.json:
-        print(json.dumps(figures))
-    else:
-        for name, value in figures.items():
-            print(f"{name:28} {value}")
+    show(options, run(options.rounds, options.lines, only_short=options.only == "short"))
 
 
 def run(rounds: int, lines: int, *, only_short: bool = False) -> dict[str, float]:
     """Return the figures, measured on a platform of its own."""
     say("starting a platform ...")
-    native = {
-        "BACKENDAI_AGENT_BACKEND": "process",
-        "BACKENDAI_AGENT_SLOTS": "cpu=16,mem=16g",
-        "BACKENDAI_AGENT_ENVIRONMENTS": "off",  # ipykernel is installed in the session
-    }
-    with running_portal("sqlite", native) as portal:
+    with running_portal("sqlite", {**NATIVE, "BACKENDAI_AGENT_SLOTS": "cpu=16,mem=16g"}) as portal:
         events, session_ids = Events(portal.port, portal.token), list[str]()
 
         def session() -> Session:
-            session_ids.append(_launch(portal.client()))
+            session_ids.append(portal.client().launch(image="python", resources=_RESOURCES))
             events.time_of(session_ids[-1], "RUNNING")
             return Session(portal, session_ids[-1])
 
@@ -114,14 +102,6 @@ class Session:
             told = self.ask("GET", f"runs/{told['run_id']}/?wait=20&after={told['offset']}")
             items += told["items"]
         return {**told, "items": items}
-
-
-def _launch(client: Client) -> str:
-    wish = {"image": "python", "resources": _RESOURCES, "resource_group": "default"}
-    status, answer = client.ask("POST", "/api/v1/sessions/", wish)
-    if status != 201:
-        raise RuntimeError(f"the launch was answered with {status}: {answer}")
-    return str(answer["id"])
 
 
 def _short_runs(here: Session, rounds: int) -> dict[str, float]:

@@ -1,9 +1,9 @@
-"""What folders cost: bytes beside cp, nginx and rclone, small files, long lists, clones, mounts, and pages meanwhile.
+"""What folders cost: bytes beside cp and nginx, small files, long lists, clones, mounts, and pages meanwhile.
 
 bin/bench files [--json] [--only PART ...] [--megabytes N] [--files N] [--entries N] [--rounds N]
 
-The file server is a process of its own; ``mounts`` and ``pages`` start a platform. nginx and rclone are measured where
-they are installed. Every rate is the better of two rounds that take turns.
+The file server is a process of its own; ``mounts`` and ``pages`` start a platform. nginx is measured where
+it is installed. Every rate is the better of two rounds that take turns.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from bench._command import command, show
 from bench._file_portal import on_a_platform
-from bench._file_server import CHUNK, Server, connect, get, nginx, put_file, rclone
+from bench._file_server import CHUNK, Server, connect, get, nginx, put_file
 from bench._portal import say
 
 _PARTS = ("large", "small", "lists", "clone", "mounts", "pages")
@@ -35,13 +36,9 @@ _SETTLED = 2.5  # seconds after which the file server keeps the names of a direc
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(prog="bin/bench files", description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print one JSON object of figures")
-    parser.add_argument("--only", choices=_PARTS, nargs="+", default=_PARTS, help="measure these parts alone")
-    parser.add_argument("--megabytes", type=int, default=1024, metavar="N", help="size of the large file (1024)")
-    parser.add_argument("--files", type=int, default=10_000, metavar="N", help="how many small files (10000)")
-    parser.add_argument("--entries", type=int, default=100_000, metavar="N", help="entries of the long list (100000)")
-    parser.add_argument("--rounds", type=int, default=15, metavar="N", help="starts with and without mounts (15)")
+    numbers = {"megabytes": (1024, "size of the large file"), "files": (10_000, "how many small files")}
+    numbers |= {"entries": (100_000, "entries of the long list"), "rounds": (15, "starts with and without mounts")}
+    parser = command("files", __doc__, numbers, parts=_PARTS)
     parser.add_argument("--folder", type=Path, default=None, help="where to write (the temporary folder)")
     options = parser.parse_args()
     figures: dict[str, Any] = {"load_1m": round(os.getloadavg()[0], 1)}
@@ -49,11 +46,7 @@ def main() -> None:
         figures |= by_the_file_server(options)
     if parts := [part for part in ("mounts", "pages") if part in options.only]:
         figures |= on_a_platform(parts, rounds=options.rounds, megabytes=options.megabytes)
-    if options.json:
-        print(json.dumps(figures))
-        return
-    for name, value in figures.items():
-        print(f"{name:36} {value}")
+    show(options, figures)
 
 
 def by_the_file_server(options: argparse.Namespace) -> dict[str, Any]:
@@ -78,32 +71,28 @@ def by_the_file_server(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def large(server: Server, folder: Path, megabytes: int) -> dict[str, Any]:
-    """One large file down and up, beside cp, nginx and rclone; in MB per second, and as parts of theirs."""
+    """One large file down and up, beside cp and nginx; in MB per second, and as parts of theirs."""
     say(f"{megabytes} MB down and up ...")
     source = write_random(folder / "source", megabytes)
     shutil.copyfile(source, server.data / "large")
     before = server.peak_memory()
     copy = folder / "copy"
-    with nginx(server.data, folder) as plain, rclone(server.data) as webdav:
+    with nginx(server.data, folder) as port:
         ways: dict[str, Callable[[], object]] = {
             "cp": lambda: shutil.copyfile(source, copy),
             "cp_synced": lambda: _synced(lambda: shutil.copyfile(source, copy), copy),
             "download": lambda: server.ask("GET", "/content?path=large"),
             "upload": lambda: put_file(0, "/content?path=uploaded&overwrite=1", source, server.ask),
         }
-        for name, port in (("nginx", plain), ("rclone", webdav)):
-            if port:
-                ways[f"{name}_get"] = lambda port=port: get(port, "/large")
-                ways[f"{name}_put"] = lambda port=port, name=name: put_file(port, f"/{name}", source)
-                there = server.data / name
-                ways[f"{name}_put_synced"] = lambda there=there, put=ways[f"{name}_put"]: _synced(put, there)
+        if port:
+            ways["nginx_get"] = lambda: get(port, "/large")
+            ways["nginx_put_synced"] = lambda: _synced(lambda: put_file(port, "/nginx", source), server.data / "nginx")
         rates = {name: round(megabytes / seconds) for name, seconds in _take_turns(ways).items()}
     figures: dict[str, Any] = {f"{name}_mb_per_s": rate for name, rate in rates.items()}
     figures["server_more_memory_mb"] = round(server.peak_memory() - before)
     for ours, theirs in (("download", "get"), ("upload", "put_synced")):
-        for name in ("nginx", "rclone"):
-            if f"{name}_{theirs}" in rates:
-                figures[f"{ours}_part_of_{name}"] = round(rates[ours] / rates[f"{name}_{theirs}"], 2)
+        if f"nginx_{theirs}" in rates:
+            figures[f"{ours}_part_of_nginx"] = round(rates[ours] / rates[f"nginx_{theirs}"], 2)
     return figures | {"upload_part_of_cp_synced": round(rates["upload"] / max(1, rates["cp_synced"]), 2)}
 
 

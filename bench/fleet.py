@@ -26,8 +26,9 @@ from typing import Any
 import psutil
 
 from backendai.ops.run import fleet as processes
+from bench._command import command, show
+from bench._in_process import answers, own_redis
 from bench._portal import ROOT, free_port, own_postgres, say, wait_until
-from bench.passes import answers, own_redis
 
 _START = "import django; django.setup(); from bench._fleet import main; main()"
 _MANAGE = [sys.executable, str(ROOT / "manage.py")]
@@ -36,28 +37,14 @@ _END_SECONDS = 240.0
 
 def main() -> None:
     """Measure and print."""
-    chosen = options()
+    numbers = {"agents": (1_000, "simulated agents"), "rate": (160.0, "sessions written each second")}
+    numbers |= {"live": (5_000, "sessions that live at once"), "warm": (60.0, "seconds before the measurement")}
+    parser = command("fleet", __doc__, numbers | {"seconds": (40.0, "seconds of the measurement")})
+    parser.add_argument("--cores", default="", metavar="LIST", help="let everything run on these cores only")
+    chosen = parser.parse_args()
     if chosen.cores:
         os.sched_setaffinity(0, {int(core) for core in chosen.cores.split(",")})
-    figures = run(chosen)
-    if chosen.json:
-        print(json.dumps(figures))
-    else:
-        for name, value in figures.items():
-            print(f"{name:32} {value}")
-
-
-def options(words: list[str] | None = None) -> argparse.Namespace:
-    """Return the options of the command line, or of these words."""
-    parser = argparse.ArgumentParser(prog="bin/bench fleet", description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print one JSON object of figures")
-    parser.add_argument("--agents", type=int, default=1_000, metavar="N")
-    parser.add_argument("--rate", type=float, default=160.0, metavar="N", help="sessions written each second (160)")
-    parser.add_argument("--live", type=int, default=5_000, metavar="N", help="sessions that live at once (5000)")
-    parser.add_argument("--warm", type=float, default=60.0, metavar="SECONDS", help="before the measurement (60)")
-    parser.add_argument("--seconds", type=float, default=40.0, metavar="SECONDS", help="of the measurement (40)")
-    parser.add_argument("--cores", default="", metavar="LIST", help="let everything run on these cores only")
-    return parser.parse_args(words)
+    show(chosen, run(chosen))
 
 
 def run(chosen: argparse.Namespace) -> dict[str, Any]:

@@ -3,14 +3,11 @@
 bin/bench machines [--json] [--rounds N] [--root FOLDER] [--acceleration auto|kvm|tcg]
 
 ``ratio_p50``: from the order until the guest has started the main process, through the agent and by QEMU alone with the
-same image, memory, disk and kernel. ``echo_ms_p50``: a line typed into a terminal and its answer.
+same image, memory, disk and kernel.
 """
 
 from __future__ import annotations
 
-import argparse
-import asyncio
-import json
 import os
 import socket
 import statistics
@@ -29,17 +26,15 @@ from backendai.agent.backends.qemu.disk import make_disk
 from backendai.agent.backends.qemu.tools import Tools
 from backendai.agent.settings.qemu import ACCELERATIONS, MachineSettings
 from backendai.base.wire.messages import KernelSpec
+from bench._command import command, show
 
 _IMAGE = "local/backendai-tiny:latest"
 _BED = Path("/var/tmp/backendai/qemu-bed")
-_ECHOES = 50
 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(prog="bin/bench machines", description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print one JSON object of figures")
-    parser.add_argument("--rounds", type=int, default=10, metavar="N", help="starts on each side (10)")
+    parser = command("machines", __doc__, {"rounds": (10, "starts on each side")})
     parser.add_argument("--image", default=_IMAGE, help="an image of the Docker Engine")
     parser.add_argument("--root", type=Path, default=_BED if _BED.exists() else Path("/"), help="where QEMU is")
     parser.add_argument("--acceleration", choices=ACCELERATIONS, default="auto")
@@ -53,12 +48,12 @@ def main() -> None:
             for kernel in backend.kernels():
                 backend.remove(kernel.kernel_id)
             backend.close()
-    print(json.dumps(figures) if options.json else "\n".join(f"{name:24} {value}" for name, value in figures.items()))
+    show(options, figures)
 
 
 def run(backend: QemuBackend, image: str, rounds: int) -> dict[str, Any]:
     """Return the figures of so many starts on each side."""
-    agent, bare, echoes = list[float](), list[float](), list[float]()
+    agent, bare = list[float](), list[float]()
     for number in range(rounds + 1):
         spec = _spec(image)
         begun = time.perf_counter()
@@ -67,8 +62,6 @@ def run(backend: QemuBackend, image: str, rounds: int) -> dict[str, Any]:
             agent.append(time.perf_counter() - begun)
         folder = KernelFolder(backend._kernel_places.find(spec.kernel_id))
         launch = folder.read("launch")
-        if number == 1:
-            echoes = asyncio.run(_echoes(backend, spec))
         shape = Shape(0, 1, "", has_network=backend.network.ensure())
         disk = folder.path.parent / "bare-disk"
         backend.remove(spec.kernel_id)
@@ -81,7 +74,6 @@ def run(backend: QemuBackend, image: str, rounds: int) -> dict[str, Any]:
         "ratio_p50": round(statistics.median(agent) / statistics.median(bare), 2),
         "agent_s_p50": round(statistics.median(agent), 2),
         "bare_s_p50": round(statistics.median(bare), 2),
-        "echo_ms_p50": round(1e3 * statistics.median(echoes), 2),
         "rounds": rounds,
     }
 
@@ -116,18 +108,6 @@ def _bare(launch: dict[str, Any], disk: Path) -> float:
     ours.close()
     theirs.close()
     return seconds
-
-
-async def _echoes(backend: QemuBackend, spec: KernelSpec) -> list[float]:
-    terminal, found = await backend.open_terminal(spec.kernel_id, name="bench", rows=24, cols=80), list[float]()
-    for number in range(_ECHOES):
-        begun, seen = time.perf_counter(), b""
-        await terminal.write(b"echo m$((%d+1000))\n" % number)
-        while b"m%d" % (number + 1000) not in seen:
-            seen += await terminal.read()
-        found.append(time.perf_counter() - begun)
-    await terminal.close()
-    return found
 
 
 if __name__ == "__main__":

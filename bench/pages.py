@@ -9,9 +9,7 @@ a change of status, as the session has it, until an open page hears of it while 
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import json
 import statistics
 import time
 from collections.abc import Iterator
@@ -19,6 +17,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from bench._bare_browser import BarePage, bare_page
+from bench._command import command, show
 from bench._events import Events
 from bench._in_process import run_in_process
 from bench._portal import ADMIN, Client, Portal, running_portal, say
@@ -47,25 +46,16 @@ _LOADED = """[...performance.getEntriesByType("navigation"), ...performance.getE
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(prog="bin/bench pages", description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print one JSON object of figures")
-    parser.add_argument("--database", choices=("postgres", "sqlite"), default="sqlite")
-    parser.add_argument("--agents", type=int, default=AGENTS, metavar="N", help="agents of the group (1,000)")
-    parser.add_argument("--rounds", type=int, default=ROUNDS, metavar="N", help="requests of each page (40)")
-    parser.add_argument("--only", choices=("server", "browser"))
-    options = parser.parse_args()
+    numbers = {"agents": (AGENTS, "agents of the group"), "rounds": (ROUNDS, "requests of each page")}
+    options = command("pages", __doc__, numbers, parts=("server", "browser"), database=True).parse_args()
     figures: dict[str, Any] = {"database": options.database}
-    if options.only != "browser":
+    if "server" in options.only:
         say("the server's side ...")
         figures |= run_in_process(_START, options.database, [options.agents, options.rounds])
-    if options.only != "server":
+    if "browser" in options.only:
         say("starting a platform ...")
         figures |= in_browser(options.database)
-    if options.json:
-        print(json.dumps(figures))
-        return
-    for name, value in figures.items():
-        print(f"{name:24} {value!s:>10}  {f'goal {GOALS[name]}' if name in GOALS else ''}")
+    show(options, figures, GOALS)
 
 
 def in_browser(database: str) -> dict[str, float]:
@@ -100,7 +90,7 @@ def _first_load(page: BarePage, address: str) -> dict[str, float]:
 
 @contextlib.contextmanager
 def _others(portal: Portal) -> Iterator[None]:
-    token = portal.stranger()
+    (token,) = portal.people(1, strangers=True)
     sockets = [Events(portal.port, token) for _ in range(OTHER_SOCKETS)]
     try:
         yield
@@ -112,19 +102,15 @@ def _others(portal: Portal) -> Iterator[None]:
 def _events(page: BarePage, client: Client) -> dict[str, float]:
     """Return how long after a change of status the page heard of it: of sessions that come to wait, and are ended."""
     later = (datetime.now(UTC) + timedelta(days=1)).isoformat()
-    body = {"image": "tiny", "type": "batch", "startup_command": "true", "starts_at": later, "resources": {"cpu": "1"}}
+    wishes = {"type": "batch", "startup_command": "true", "starts_at": later, "resources": {"cpu": "1"}}
     waits = []
     for _ in range(CHANGES // 2):
-        status, session = client.ask("POST", "/api/v1/sessions/", body)
-        if status != 201:
-            raise RuntimeError(f"the launch was answered with {status}: {session}")
-        client.end(session["id"])
-        page.wait(f"heard.some(([id, status]) => id === '{session['id']}' && status === 'CANCELLED')")
-        after = client.ask("GET", f"/api/v1/sessions/{session['id']}/")[1]
+        session_id = client.launch(**wishes)
+        client.end(session_id)
+        page.wait(f"heard.some(([id, status]) => id === '{session_id}' && status === 'CANCELLED')")
+        after = client.ask("GET", f"/api/v1/sessions/{session_id}/")[1]
         for status, at in (("PENDING", after["created_at"]), ("CANCELLED", after["ended_at"])):
-            seen = page.evaluate(
-                f"heard.find(([id, status]) => id === '{session['id']}' && status === '{status}')?.[2]"
-            )
+            seen = page.evaluate(f"heard.find(([id, status]) => id === '{session_id}' && status === '{status}')?.[2]")
             if seen is not None:  # two changes at once may be told as one
                 waits.append(seen - datetime.fromisoformat(at).timestamp() * 1000)
     return {

@@ -9,7 +9,6 @@ what an agent without kernels asks. The cluster is that of ``bin/kubernetes-bed 
 
 from __future__ import annotations
 
-import argparse
 import json
 import multiprocessing
 import statistics
@@ -31,6 +30,7 @@ from backendai.agent.backends.kubernetes.pod import pod_body
 from backendai.agent.backends.kubernetes.state import runs
 from backendai.agent.settings.kubernetes import PoolSettings
 from backendai.base.wire.messages import KernelSpec
+from bench._command import command, show
 from tests.agent.kubernetes_fake import Cluster, serving
 
 _BED = Path(__file__).resolve().parents[1] / "bin/kubernetes-bed"
@@ -40,10 +40,8 @@ _PODS, _PASSES = 1000, 11
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(prog="bin/bench pods", description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print one JSON object of figures")
-    parser.add_argument("--rounds", type=int, default=10, metavar="N", help="starts in turn on each side (10)")
-    parser.add_argument("--at-once", type=int, default=20, metavar="N", help="starts at once on each side (20)")
+    numbers = {"rounds": (10, "starts in turn on each side"), "at_once": (20, "starts at once on each side")}
+    parser = command("pods", __doc__, numbers)
     parser.add_argument("--kubeconfig", type=Path, help="of the cluster; its images must be there")
     parser.add_argument("--namespace", default="default")
     parser.add_argument("--image", default=_IMAGE)
@@ -61,7 +59,7 @@ def main() -> None:
             backend.sweep(set())
             backend.close()
         figures |= {"list_1000_ms": list_ms(Path(folder)), "idle_requests_per_minute": idle_requests(Path(folder))}
-    print(json.dumps(figures) if options.json else "\n".join(f"{name:26} {value}" for name, value in figures.items()))
+    show(options, figures)
 
 
 def starts(backend: KubernetesBackend, image: str, rounds: int, at_once: int) -> dict[str, Any]:

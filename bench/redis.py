@@ -5,9 +5,7 @@ bin/bench redis [--json] [--seconds N]
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import json
 import statistics
 import subprocess
 import tempfile
@@ -16,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from backendai.ops.run.valkey import find_server
+from bench._command import command, show
 from bench._engine import ensure_image
 from bench._portal import Client, free_port, running_portal, say, wait_until
 
@@ -26,16 +25,8 @@ _RUNNING_SECONDS = 120.0
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(prog="bin/bench redis", description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print one JSON object of figures")
-    parser.add_argument("--seconds", type=float, default=30.0, metavar="N", help="how long Redis is away (30)")
-    options = parser.parse_args()
-    figures = run(options.seconds)
-    if options.json:
-        print(json.dumps(figures))
-    else:
-        for name, value in figures.items():
-            print(f"{name:24} {value}")
+    options = command("redis", __doc__, {"seconds": (30.0, "how long Redis is away")}).parse_args()
+    show(options, run(options.seconds))
 
 
 def run(seconds: float) -> dict[str, float]:

@@ -1,82 +1,51 @@
 """What runs of arrays and pipelines cost: accepting them, elements per second, and the way from one step to the next.
 
-bin/bench runs [--json] [--database sqlite|postgres] [--elements N] [--chain N] [--graph N] [--only PART ...]
+bin/bench runs [--json] [--database sqlite|postgres] [--elements N] [--chain N] [--only PART ...]
 
 A platform of its own with one simulated node on which nothing takes time: what is left is the platform's own work. The
-programs are ``sleep 0``. The graph runs on another one, where a start takes a second and a program another. Processor
-time of the platform's processes stands beside the figures.
+programs are ``sleep 0``. Processor time of the platform's processes stands beside the figures.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
+from bench._command import command, show
 from bench._portal import RESOURCES, Client, Portal, running_portal, say, wait_until
 
-_PARTS = ("accept", "elements", "chain", "graph")
+_PARTS = ("accept", "elements", "chain")
 _REQUEST = {"image": "tiny", "resources": RESOURCES, "resource_group": "default"}
 _RUN_SECONDS = 420.0
-_LAYER = 10
-_STEP_SECONDS = 2.0  # a start and a program of the graph
 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(prog="bin/bench runs", description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print one JSON object of figures")
-    parser.add_argument("--database", choices=("sqlite", "postgres"), default="sqlite")
-    parser.add_argument("--elements", type=int, default=1000, metavar="N", help="elements of the array (1000)")
-    parser.add_argument("--chain", type=int, default=100, metavar="N", help="steps of the chain (100)")
-    parser.add_argument("--graph", type=int, default=500, metavar="N", help="steps of the graph (500)")
-    parser.add_argument("--only", choices=_PARTS, nargs="+", default=_PARTS, help="measure these parts alone")
-    options = parser.parse_args()
-    figures = run(options)
-    if options.json:
-        print(json.dumps(figures))
-    else:
-        for name, value in figures.items():
-            print(f"{name:24} {value}")
+    numbers = {"elements": (1000, "elements of the array"), "chain": (100, "steps of the chain")}
+    options = command("runs", __doc__, numbers, parts=_PARTS, database=True).parse_args()
+    show(options, run(options))
 
 
 def run(options: argparse.Namespace) -> dict[str, object]:
-    """Return the figures of the chosen parts, on platforms of their own."""
+    """Return the figures of the chosen parts, on a platform of their own whose node has run something."""
     figures: dict[str, object] = {"database": options.database}
-    if set(options.only) - {"graph"}:
-        with _platform(options.database, "0") as portal:
-            client = portal.client()
-            if "accept" in options.only:
-                figures |= _accepting(client)
-            if "elements" in options.only:
-                figures |= _measured(portal, "elements", lambda: _elements(client, options.elements))
-            if "chain" in options.only:
-                figures |= _measured(portal, "chain", lambda: _chain(client, options.chain))
-    if "graph" in options.only:
-        with _platform(options.database, "1") as portal:
-            figures |= _measured(portal, "graph", lambda: _graph(portal.client(), options.graph))
-    return figures
-
-
-@contextmanager
-def _platform(database: str, scale: str) -> Iterator[Portal]:
-    """A platform with a simulated node that has run something."""
-    say(f"starting a platform on {database} ...")
-    told = {
-        "BACKENDAI_AGENT_BACKEND": "simulated",
-        "BACKENDAI_SIMULATED_TIME_SCALE": scale,
-        "BACKENDAI_AGENT_SLOTS": "cpu=256,mem=4t",
-    }
-    with running_portal(database, told) as portal:
+    say(f"starting a platform on {options.database} ...")
+    told = {"BACKENDAI_AGENT_BACKEND": "simulated", "BACKENDAI_SIMULATED_TIME_SCALE": "0"}
+    with running_portal(options.database, {**told, "BACKENDAI_AGENT_SLOTS": "cpu=256,mem=4t"}) as portal:
         client = portal.client()
         _finished(client, _array(client, 8))
-        yield portal
+        if "accept" in options.only:
+            figures |= _accepting(client)
+        if "elements" in options.only:
+            figures |= _measured(portal, "elements", lambda: _elements(client, options.elements))
+        if "chain" in options.only:
+            figures |= _measured(portal, "chain", lambda: _chain(client, options.chain))
+    return figures
 
 
 def _accepting(client: Client) -> dict[str, float]:
@@ -112,22 +81,6 @@ def _chain(client: Client, length: int) -> dict[str, float]:
     }
 
 
-def _graph(client: Client, size: int) -> dict[str, float]:
-    """Layers of ten steps of a second each; a step waits for two of the layer before."""
-    steps: dict[str, Any] = {}
-    for number in range(size):
-        steps[f"s{number}"] = {"startup_command": "sleep 1"}
-        if number >= _LAYER:
-            layer, place = divmod(number, _LAYER)
-            before = [f"s{(layer - 1) * _LAYER + (place + shift) % _LAYER}" for shift in (0, 1)]
-            steps[f"s{number}"]["after"] = before
-    begun = time.perf_counter()
-    _finished(client, _pipeline(client, steps))
-    seconds = time.perf_counter() - begun
-    critical = -(-size // _LAYER) * _STEP_SECONDS
-    return {"graph_s": round(seconds, 1), "graph_ratio": round(seconds / critical, 2)}
-
-
 def _measured(portal: Portal, name: str, work: Callable[[], dict[str, float]]) -> dict[str, object]:
     """Return the figures of the work, and how many seconds of the processor each process used meanwhile."""
     say(f"  {name} ...")
@@ -149,10 +102,7 @@ def _pipeline(client: Client, steps: dict[str, Any]) -> str:
 
 
 def _launched(client: Client, document: dict[str, Any]) -> str:
-    status, answer = client.ask("POST", "/api/v1/runs/", {"document": document})
-    if status != 201:
-        raise RuntimeError(f"the run was answered with {status}: {answer}")
-    return str(answer["id"])
+    return str(client.create("runs", {"document": document})["id"])
 
 
 def _finished(client: Client, run_id: str) -> None:

@@ -8,9 +8,7 @@ endpoints scale up, a quarter is being updated, the rest scales down. ``replay``
 
 from __future__ import annotations
 
-import argparse
 import gc
-import json
 import statistics
 import time
 from collections.abc import Callable
@@ -21,6 +19,7 @@ from backendai.scheduler.serving.replay import Minute, replay
 from backendai.scheduler.serving.rollout import decide_rollout
 from backendai.scheduler.serving.scale import decide_scale
 from backendai.scheduler.serving.snapshot import EndpointView, LoadView, ReplicaState, ReplicaView
+from bench._command import command, show
 
 NOW = datetime(2025, 1, 1, tzinfo=UTC)
 ENDPOINTS, REPLICAS, MINUTES = 1_000, 20, 24 * 60
@@ -28,12 +27,8 @@ ENDPOINTS, REPLICAS, MINUTES = 1_000, 20, 24 * 60
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(prog="bin/bench serving", description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print one JSON object of figures")
-    parser.add_argument("--rounds", type=int, default=5, metavar="N", help="how often each is measured (5)")
-    options = parser.parse_args()
-    figures = run(options.rounds)
-    print(json.dumps(figures) if options.json else "\n".join(f"{name:8} {value} ms" for name, value in figures.items()))
+    options = command("serving", __doc__, {"rounds": (5, "how often each is measured")}).parse_args()
+    show(options, run(options.rounds))
 
 
 def run(rounds: int = 5) -> dict[str, float]:

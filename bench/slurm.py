@@ -7,7 +7,6 @@ packages slurmctld, slurm-client and munge, and root.
 
 from __future__ import annotations
 
-import argparse
 import getpass
 import json
 import os
@@ -21,6 +20,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from bench._command import command, show
 
 NODES, CORES, TASKS, SHAPES = 1_000, 64, 10_000, 20
 _PATIENCE_SECONDS = 180.0
@@ -180,11 +181,9 @@ def _missing() -> list[str]:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(prog="bin/bench slurm", description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser = command("slurm", __doc__)
     parser.add_argument("--only", choices=["builtin", "backfill"], help="run one of Slurm's schedulers")
     wanted = parser.parse_args()
     if _missing():
         raise SystemExit(f"missing: {', '.join(_missing())} (apt install slurmctld slurm-client munge)")
-    found = run((wanted.only,) if wanted.only else ("builtin", "backfill"))
-    print(json.dumps(found) if wanted.json else "\n".join(f"{name:24} {value}" for name, value in found.items()))
+    show(wanted, run((wanted.only,) if wanted.only else ("builtin", "backfill")))

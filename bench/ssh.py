@@ -7,10 +7,9 @@ Behind the gate is a native session, so that both sides run programs of this mac
 
 from __future__ import annotations
 
-import argparse
+import asyncio
 import contextlib
 import getpass
-import json
 import os
 import re
 import shutil
@@ -21,14 +20,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import psutil
+import asyncssh
 
+from bench._command import command, show
 from bench._events import Events
-from bench._portal import Portal, end_all, free_port, running_portal, say, wait_until
-from bench._ssh_people import folders_from_nothing, kib_at_rest
+from bench._portal import NATIVE, Client, Portal, end_all, free_port, running_portal, say, wait_until
 
-_ECHOES, _PROFILED = 200, 3000
-_READY_SECONDS = 20.0
+_ECHOES = 200
+_MOST_PER_PERSON = 32
+_READY_SECONDS, _SETTLE_SECONDS = 60.0, 5.0
+_FOLDER, _LIMITS = "bench-data", "/api/v1/me/limits/"
 _NAME = "bench-ssh"
 
 
@@ -56,28 +57,18 @@ class Way:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(prog="bin/bench ssh", description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print one JSON object of figures")
-    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="turns of each way (3)")
-    parser.add_argument("--megabytes", type=int, default=100, metavar="N", help="size of the copied file (100)")
-    parser.add_argument("--files", type=int, default=10_000, metavar="N", help="small files for rsync (10000)")
-    parser.add_argument("--connections", type=int, default=200, metavar="N", help="connections at rest (200)")
-    options = parser.parse_args()
-    figures = run(options.rounds, options.megabytes, options.files, options.connections)
-    if options.json:
-        print(json.dumps(figures))
-        return
-    for name, value in figures.items():
-        print(f"{name:28} {value}")
+    numbers = {"rounds": (3, "turns of each way"), "megabytes": (100, "size of the copied file")}
+    numbers |= {"files": (10_000, "small files for rsync"), "connections": (200, "connections at rest")}
+    options = command("ssh", __doc__, numbers).parse_args()
+    show(options, run(options.rounds, options.megabytes, options.files, options.connections))
 
 
 def run(rounds: int, megabytes: int, files: int, connections: int) -> dict[str, float]:
     """Return the figures, measured on a platform of its own."""
     say("starting a platform ...")
-    native = {"BACKENDAI_AGENT_BACKEND": "process", "BACKENDAI_AGENT_ENVIRONMENTS": "off"}
-    with running_portal("sqlite", native) as portal:
+    with running_portal("sqlite", NATIVE) as portal:
         folder = portal.data.parent
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / "id"], check=True)
+        _new_key(folder / "id")
         events, session_id = Events(portal.port, portal.token), _launch(portal, folder)
         try:
             events.time_of(session_id, "RUNNING")
@@ -87,13 +78,12 @@ def run(rounds: int, megabytes: int, files: int, connections: int) -> dict[str, 
                     "sshd": Way(port, getpass.getuser(), f"{folder}/far/", folder),
                 }
                 # First: what transfers have used and freed would be used again, and be missing from the figure.
-                at_rest = {"gate_kib_per_connection": kib_at_rest(portal, ways["gate"].port, folder, connections)}
+                at_rest = {"gate_kib_per_connection": _kib_at_rest(portal, ways["gate"].port, folder, connections)}
                 first = {"gate_first_login_ms": round(_login(ways["gate"]))}  # starts the guest of the session
                 figures = at_rest | first | _measure(ways, rounds, _sources(folder, megabytes, files), megabytes)
-                figures |= _profile(portal, ways["gate"], session_id)
             gate = replace(ways["gate"], user="folders")
             opening = [*gate.words("sftp", "-b", "-"), gate.address]
-            figures["folders_from_nothing_s"] = folders_from_nothing(portal, opening, rounds)
+            figures["folders_from_nothing_s"] = _folders_from_nothing(portal, opening, rounds)
             return figures
         finally:
             end_all(portal.client(), events, [session_id])
@@ -152,26 +142,6 @@ def _multiplexed(way: Way) -> float:
         master.wait()
 
 
-def _profile(portal: Portal, way: Way, session_id: str) -> dict[str, float]:
-    """Return the milliseconds of processor time that an echo takes in each of our processes."""
-    running = portal.processes()
-    processes = {"gate": running["sshgate"], "agent": running["agent"], "guest": _guest_of(session_id)}
-    before = {name: sum(one.cpu_times()[:2]) for name, one in processes.items()}
-    _echo(way, number=_PROFILED)
-    used = {name: sum(one.cpu_times()[:2]) - before[name] for name, one in processes.items()}
-    return {f"echo_{name}_cpu_ms": round(1000 * spent / _PROFILED, 3) for name, spent in used.items()}
-
-
-def _guest_of(session_id: str) -> psutil.Process:
-    """Return the guest of the session's kernel, which has the session in its environment."""
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            is_guest = any(word.endswith("guest.pyz") for word in process.cmdline())
-            if is_guest and process.environ().get("BACKENDAI_SESSION_ID") == session_id:
-                return process
-    raise RuntimeError("the session has no guest")
-
-
 def _echo(way: Way, *options: str, number: int = _ECHOES) -> float:
     """Return the milliseconds until a letter comes back from ``cat``, with ``-tt`` from its terminal."""
     command = [*way.words("ssh", *options), way.address, "cat"]
@@ -206,13 +176,8 @@ def _sources(folder: Path, megabytes: int, files: int) -> tuple[Path, Path]:
 
 def _launch(portal: Portal, folder: Path) -> str:
     client = portal.client()
-    key = {"public_key": (folder / "id.pub").read_text(), "name": "bench"}
-    wish = {"image": "python", "name": _NAME, "resources": {"cpu": "2", "mem": "1g"}}
-    for path, body in (("/api/v1/me/ssh-keys/", key), ("/api/v1/sessions/", wish)):
-        status, answer = client.ask("POST", path, body)
-        if status != 201:
-            raise RuntimeError(f"{path} was answered with {status}: {answer}")
-    return str(answer["id"])
+    client.create("me/ssh-keys", {"public_key": (folder / "id.pub").read_text(), "name": "bench"})
+    return client.launch(image="python", name=_NAME, resources={"cpu": "2", "mem": "1g"})
 
 
 def _gate_port(folder: Path) -> int:
@@ -226,7 +191,7 @@ def _gate_port(folder: Path) -> int:
 def _sshd(folder: Path) -> Iterator[int]:
     """OpenSSH's server for the same key; gives its port."""
     program, port = shutil.which("sshd") or "/usr/sbin/sshd", free_port()
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / "host"], check=True)
+    _new_key(folder / "host")
     (folder / "far").mkdir()
     Path("/run/sshd").mkdir(exist_ok=True)  # of its own privilege separation, as root
     told = {"Port": port, "ListenAddress": "127.0.0.1", "HostKey": folder / "host", "PidFile": "none", "UsePAM": "no"}
@@ -239,6 +204,80 @@ def _sshd(folder: Path) -> Iterator[int]:
     finally:
         server.terminate()
         server.wait()
+
+
+def _kib_at_rest(portal: Portal, port: int, folder: Path, connections: int) -> float:
+    """Return the KiB that a connection at rest costs the gate: each of as many people as it takes has connections to a
+    session of their own."""
+    number = -(-connections // _MOST_PER_PERSON)
+    people = [Client(portal.port, token) for token in portal.people(number)]
+    keys = [_new_key(folder / f"id-{number}") for number in range(len(people))]
+    sessions = [_session_of(person, key) for person, key in zip(people, keys, strict=True)]
+    try:
+        for person, session in zip(people, sessions, strict=True):
+            wait_until(lambda one=person, pk=session: one.status(pk) == "RUNNING", _READY_SECONDS, pause=0.2)
+        grown = asyncio.run(_grown(portal, port, keys, connections))
+    finally:
+        for person, session in zip(people, sessions, strict=True):
+            person.end(session)
+    say(f"  KiB of a connection at rest: {grown / connections / 1024:.1f}")
+    return round(grown / connections / 1024, 1)
+
+
+def _folders_from_nothing(portal: Portal, words: list[str], rounds: int) -> float:
+    """Return the median seconds from nothing to the list of one's folders. Raises RuntimeError when the session that
+    opens them counts against a limit."""
+    client = portal.client()
+    made = client.create("folders", {"name": _FOLDER})["id"]
+    wait_until(lambda: client.ask("GET", f"/api/v1/folders/{made}/")[1]["is_reachable"], _READY_SECONDS, pause=0.2)
+    before, taken = client.ask("GET", _LIMITS)[1], []
+    for _ in range(rounds):
+        started_at = time.perf_counter()
+        done = subprocess.run(words, input="ls\n", capture_output=True, text=True, timeout=60, check=False)
+        taken.append(time.perf_counter() - started_at)
+        if done.returncode or _FOLDER not in done.stdout:
+            raise RuntimeError(f"the folders did not open: {done.stdout}{done.stderr}")
+        if client.ask("GET", _LIMITS)[1] != before:
+            raise RuntimeError("the session that opens folders counts against a limit")
+        say(f"  folders from nothing: {taken[-1]:.1f}")
+        for one in client.ask("GET", "/api/v1/sessions/?type=system")[1]["results"]:
+            if one["type"] == "system" and one["status"] == "RUNNING":  # those of earlier rounds have ended
+                client.end(one["id"])
+                wait_until(lambda pk=one["id"]: client.status(pk) == "TERMINATED", _READY_SECONDS, pause=0.2)
+    return round(statistics.median(taken), 2)
+
+
+def _new_key(path: Path) -> Path:
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", path], check=True)
+    return path
+
+
+def _session_of(person: Client, key: Path) -> str:
+    person.create("me/ssh-keys", {"public_key": Path(f"{key}.pub").read_text(), "name": "bench"})
+    return person.launch(image="python", name="rest", resources={"cpu": "1", "mem": "256m"})
+
+
+async def _grown(portal: Portal, port: int, keys: list[Path], connections: int) -> int:
+    """Return by how many bytes the gate grows; one connection of each person is there before."""
+    async with contextlib.AsyncExitStack() as open_ones:
+
+        async def log_in(number: int) -> asyncssh.SSHClientConnection:
+            opening = asyncssh.connect(
+                "127.0.0.1", port, username="rest", known_hosts=None, client_keys=[keys[number % len(keys)]],
+                config=None, agent_path=None,
+            )  # fmt: skip
+            return await open_ones.enter_async_context(opening)
+
+        for number in range(len(keys)):
+            await (await log_in(number)).run("true")
+        await asyncio.sleep(_SETTLE_SECONDS)
+        measure: Callable[[], int] = lambda: portal.processes()["sshgate"].memory_info().rss  # noqa: E731
+        before = measure()
+        logins = [await log_in(number) for number in range(connections - len(keys))]
+        await asyncio.sleep(_SETTLE_SECONDS)
+        if closed := sum(one.is_closed() for one in logins):
+            raise RuntimeError(f"{closed} of {connections} connections were cut")
+        return (measure() - before) * connections // len(logins)
 
 
 if __name__ == "__main__":

@@ -1,19 +1,18 @@
-"""The terminal in a real page: much output as drawn by Chromium, how long the page was blocked, and a flood cut short.
+"""The terminal in a real page: much output as drawn by Chromium, and how long the page was blocked.
 
 bin/bench terminal_page [--json] [--rounds N]
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import json
 import statistics
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from bench._bare_browser import BarePage, bare_page
+from bench._command import command, show
 from bench._engine import ensure_image
 from bench._events import Events
 from bench._portal import ADMIN, Portal, end_all, running_portal, say
@@ -22,22 +21,12 @@ _PROBE = Path(__file__).parent / "_terminal_probe.js"
 _LINE = "x" * 78
 _LINES = 50_000_000 // 79
 _ALONE_BYTES = 10_000_000
-_FLOOD_SECONDS = 2
-_SILENCE_MS = 1_000
 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(prog="bin/bench terminal_page", description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print one JSON object of figures")
-    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="times the output is shown (3)")
-    options = parser.parse_args()
-    figures = run(options.rounds)
-    if options.json:
-        print(json.dumps(figures))
-    else:
-        for name, value in figures.items():
-            print(f"{name:24} {value}")
+    options = command("terminal_page", __doc__, {"rounds": (3, "times the output is shown")}).parse_args()
+    show(options, run(options.rounds))
 
 
 def run(rounds: int) -> dict[str, float]:
@@ -50,7 +39,7 @@ def run(rounds: int) -> dict[str, float]:
         events.time_of(session_id, "RUNNING")
         try:
             with _terminal_page(portal, session_id) as page:
-                return _output(page, rounds) | _after_interrupt(page)
+                return _output(page, rounds)
         finally:
             end_all(client, events, [session_id])
             events.close()
@@ -74,29 +63,14 @@ def _output(page: BarePage, rounds: int) -> dict[str, float]:
     }
 
 
-def _after_interrupt(page: BarePage) -> dict[str, float]:
-    """Return what still came after Ctrl-C was pressed in a flood, and how long it took to see the next command work."""
-    page.type("yes")
-    page.press("Enter")
-    time.sleep(_FLOOD_SECONDS)
-    page.evaluate("probe.start()")
-    page.press("Control+C")
-    answered = _show(page, "echo 'still'-here", "still-here", start=False)
-    page.wait(f"performance.now() - probe.lastBytesAt > {_SILENCE_MS}")
-    left = page.evaluate("probe.bytes")
-    say(f"  after Ctrl-C {left} bytes; the next command's output was seen {answered:.0f} ms after it")
-    return {"page_after_interrupt_bytes": left, "page_interrupt_ms": round(answered)}
-
-
-def _show(page: BarePage, command: str, mark: str, *, start: bool = True) -> float:
+def _show(page: BarePage, command: str, mark: str) -> float:
     """Type a command; returns the milliseconds until a line that begins with the mark has been drawn."""
     page.evaluate(f"probe.lookFor('{mark}')")
     page.type(command)
-    if start:
-        page.evaluate("probe.start()")
+    page.evaluate("probe.start()")
     page.press("Enter")
     page.wait("probe.seenAt")
-    return float(page.evaluate("probe.seenAt - probe.started_at"))
+    return float(page.evaluate("probe.seenAt - probe.startedAt"))
 
 
 @contextlib.contextmanager

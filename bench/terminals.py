@@ -7,10 +7,8 @@ Sessions are native ones. Each terminal sends a key each second, at a moment of 
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import http.client
-import json
 import random
 import statistics
 import time
@@ -18,52 +16,34 @@ from collections.abc import Sequence
 
 from websockets.asyncio.client import ClientConnection, connect
 
+from bench._command import command, show
 from bench._events import Events
-from bench._portal import Client, Portal, end_all, running_portal, say
+from bench._portal import NATIVE, Client, Portal, end_all, running_portal, say
 
 _OF_PERSON, _OF_SESSION = 48, 8  # what the portal lets open
 _WARM_SECONDS = 3.0
 _STREAMED = 2**30
 _LOOK_SECONDS = 0.2
-_ADD_PERSON = (
-    "from backendai.domain.accounts.models import User;"
-    "from backendai.domain.accounts.services import create_person, create_token;"
-    "first = User.objects.order_by('pk').first();"
-    "project = first.memberships.first().project;"
-    "print(create_token(create_person('bench{number}@example.com', password=None, project=project), 'bench')[1])"
-)
 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(prog="bin/bench terminals", description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print one JSON object of figures")
-    parser.add_argument("--terminals", type=int, default=200, metavar="N", help="how many are open (200)")
-    parser.add_argument("--seconds", type=int, default=30, metavar="N", help="for how long keys are sent (30)")
-    options = parser.parse_args()
-    figures = run(options.terminals, options.seconds)
-    if options.json:
-        print(json.dumps(figures))
-    else:
-        for name, value in figures.items():
-            print(f"{name:28} {value}")
+    numbers = {"terminals": (200, "how many are open"), "seconds": (30, "for how long keys are sent")}
+    options = command("terminals", __doc__, numbers).parse_args()
+    show(options, run(options.terminals, options.seconds))
 
 
 def run(terminals: int, seconds: int) -> dict[str, float]:
     """Return the figures, measured on a platform of its own."""
     say("starting a platform ...")
-    native = {
-        "BACKENDAI_AGENT_BACKEND": "process",
-        "BACKENDAI_AGENT_SLOTS": "cpu=1000,mem=1t",
-        "BACKENDAI_AGENT_ENVIRONMENTS": "off",
-    }
-    with running_portal("sqlite", native) as portal:
+    wishes = {"image": "python", "resources": {"cpu": "0.1", "mem": "64m"}}
+    with running_portal("sqlite", {**NATIVE, "BACKENDAI_AGENT_SLOTS": "cpu=1000,mem=1t"}) as portal:
         events, opened, session_ids = Events(portal.port, portal.token), list[tuple[str, str, int]](), list[str]()
         try:
-            for number in range(0, terminals, _OF_PERSON):
-                token = _token(portal, number // _OF_PERSON)
+            tokens = [portal.token, *portal.people((terminals - 1) // _OF_PERSON)]
+            for number, token in zip(range(0, terminals, _OF_PERSON), tokens, strict=True):
                 for first in range(number, min(number + _OF_PERSON, terminals), _OF_SESSION):
-                    session_ids.append(_launch(Client(portal.port, token)))
+                    session_ids.append(Client(portal.port, token).launch(**wishes))
                     events.time_of(session_ids[-1], "RUNNING")
                     shells = range(1, min(_OF_SESSION, terminals - first) + 1)
                     opened += [(token, session_ids[-1], shell) for shell in shells]
@@ -71,20 +51,6 @@ def run(terminals: int, seconds: int) -> dict[str, float]:
             return _shares(echoes) | _stream(portal, opened[0][1])
         finally:
             end_all(portal.client(), events, session_ids)
-
-
-def _token(portal: Portal, number: int) -> str:
-    if number == 0:
-        return portal.token
-    return portal._manage("shell", "--no-imports", "-v", "0", "-c", _ADD_PERSON.format(number=number)).split()[-1]
-
-
-def _launch(client: Client) -> str:
-    wish = {"image": "python", "resources": {"cpu": "0.1", "mem": "64m"}, "resource_group": "default"}
-    status, answer = client.ask("POST", "/api/v1/sessions/", wish)
-    if status != 201:
-        raise RuntimeError(f"the launch was answered with {status}: {answer}")
-    return str(answer["id"])
 
 
 async def _open(portal: Portal, one: tuple[str, str, int]) -> ClientConnection:

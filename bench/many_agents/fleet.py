@@ -16,18 +16,16 @@ from itertools import count
 from threading import Event
 from uuid import UUID
 
-from backendai.agent.accelerators.inventory import Accelerators
+from pydantic import ValidationError
+
 from backendai.agent.backends.abilities import capabilities_with
 from backendai.agent.backends.simulated.backend import SimulatedBackend
-from backendai.agent.kernel_index import KernelIndex
-from backendai.agent.loop.usage import UsageSampler
-from backendai.agent.portal.client import PortalRefused, PortalUnreachable
+from backendai.agent.portal.client import PortalClient, PortalRefused, PortalUnreachable
 from backendai.base.core.slots import MILLI, Slots
 from backendai.base.core.version import VERSION
 from backendai.base.wire.capabilities import Capability
 from backendai.base.wire.messages import SyncUp
-from bench.many_agents.client import FleetClient
-from bench.many_agents.messages import FleetAnswer, FleetNode, FleetUp
+from bench.many_agents.messages import FleetAnswer, FleetDown, FleetNode, FleetUp
 from bench.many_agents.node import SimulatedNode
 
 logger = logging.getLogger(__name__)
@@ -35,49 +33,53 @@ logger = logging.getLogger(__name__)
 INTERVAL = 0.5
 _MOST_NODES = 1000  # in one call
 _MOST_LOGS = 2**20  # characters in one call, which the portal takes up to 5 MiB
-_SYNC_SECONDS = 5.0
+_SYNC_SECONDS, _CALL_SECONDS = 5.0, 60.0
 _LONGEST_REST = 10.0
 _DEVICES = ("cuda.device", "cuda.shares")
 
 
-class Fleet:
-    """``interval``: seconds between two calls; with something to tell it is half of that. ``clock`` is the backend's.
-    ``usage_interval``: seconds between two measurements of what a node's kernels pretend to use (0: none).
+class FleetClient(PortalClient):
+    """The portal over HTTP: one call for all nodes."""
 
-    ``on_key`` hears the portal's public key whenever a node has synced.
-    """
+    def fleet(self, up: FleetUp) -> FleetDown:
+        """Say what the nodes have to say; returns the answers in their order. The first node's token opens the door.
+
+        Raises PortalUnreachable, and PortalRefused with status 401 when the first node is not known any more.
+        """
+        self._headers = {"Authorization": f"Node {up.nodes[0].token}"}
+        body = self._send("POST", "/fleet", up.model_dump_json(exclude_defaults=True), seconds=_CALL_SECONDS)
+        try:
+            down = FleetDown.model_validate_json(body)
+        except ValidationError as error:
+            raise PortalUnreachable(f"The portal's answer makes no sense: {error}") from error
+        if len(down.nodes) != len(up.nodes):
+            raise PortalUnreachable(f"The portal answered {len(down.nodes)} of {len(up.nodes)} nodes.")
+        return down
+
+
+class Fleet:
+    """``interval``: seconds between two calls, half of it with something to tell. ``clock`` is the backend's."""
 
     def __init__(
         self,
         client: FleetClient,
         backend: SimulatedBackend,
-        roster: KernelIndex,
         *,
-        gateway_url: str = "",
         interval: float = INTERVAL,
-        usage_interval: float = 0.0,
         clock: Callable[[], float] = time.time,
-        on_key: Callable[[str], None] = lambda key: None,
     ) -> None:
-        self._client, self._backend, self._roster = client, backend, roster
-        self._interval, self._clock, self._on_key = interval, clock, on_key
-        self._usage_interval = usage_interval
+        self._client, self._backend = client, backend
+        self._interval, self._clock = interval, clock
         self._nodes: list[SimulatedNode] = []
         self._events: list[tuple[float, int, SimulatedNode, UUID]] = []
         self._numbers = count()
         self._called_at = 0.0
         self._failures = 0
-        self._about = _about(backend, gateway_url)
+        self._about = _about(backend)
 
     def add(self, tokens: Iterable[tuple[str, str]]) -> None:
         """Take in nodes by name and token; their syncs are spread over time."""
-        for name, token in tokens:
-            node = SimulatedNode(name, token, backend=self._backend, roster=self._roster, wake=self._wake)
-            if self._usage_interval:
-                node.sampler = UsageSampler(
-                    self._backend, Accelerators(), interval=0.0, portal_now=self._client.now, clock=self._clock
-                )
-            self._nodes.append(node)
+        self._nodes += [SimulatedNode(name, token, backend=self._backend, wake=self._wake) for name, token in tokens]
 
     def run(self, stopped: Event) -> None:
         """Simulate until ``stopped`` is set, then say good-bye: nothing new is to come."""
@@ -104,14 +106,6 @@ class Fleet:
             self._failures += 1
             logger.warning("call refused: %s", error.message)
             self._nodes.append(self._nodes.pop(0))  # another one may be let in
-
-    def health(self) -> dict[str, object]:
-        """Return what the gateway's ``/healthz`` says."""
-        return {
-            "status": "ok",
-            "nodes": len(self._nodes),
-            "seconds_since_call": round(self._clock() - self._called_at, 1),
-        }
 
     def _let_happen(self) -> None:
         now = self._clock()
@@ -152,30 +146,23 @@ class Fleet:
         for (node, told), answer in zip(some, down.nodes, strict=True):
             node.hear(told, answer, now)
             if told.up is not None:
-                self._plan_sync(node, told, answer, now)
+                self._plan_sync(node, answer, now)
 
     def _up(self, node: SimulatedNode, now: float, *, draining: bool) -> SyncUp | None:
         if now < node.sync_due and not draining:
             return None
         told = {"images": None} if node.told_images else {}
-        listing = node.listing(now)
-        usage = node.used(listing, now, every=self._usage_interval)
-        return self._about.model_copy(update={"kernels": listing, "draining": draining, "usage": usage} | told)
+        return self._about.model_copy(update={"kernels": node.listing(now), "draining": draining} | told)
 
-    def _plan_sync(self, node: SimulatedNode, told: FleetNode, answer: FleetAnswer, now: float) -> None:
+    def _plan_sync(self, node: SimulatedNode, answer: FleetAnswer, now: float) -> None:
         if answer.down is None:
             node.sync_due = now + _SYNC_SECONDS
             return
-        if node.sampler and told.up:
-            node.sampler.told(told.up.usage)
-        if node.sync_due:
-            node.sync_due = now + answer.down.interval * random.uniform(0.9, 1.1)
-        else:  # the first one: from now on they are spread
-            node.sync_due = now + answer.down.interval * random.random()
-        self._on_key(answer.down.public_key)
+        share = random.uniform(0.9, 1.1) if node.sync_due else random.random()  # after the first one they are spread
+        node.sync_due = now + answer.down.interval * share
 
 
-def _about(backend: SimulatedBackend, gateway_url: str) -> SyncUp:
+def _about(backend: SimulatedBackend) -> SyncUp:
     """Return what every node says about itself."""
     capacity = backend.capacity()
     images = backend.images()
@@ -184,7 +171,7 @@ def _about(backend: SimulatedBackend, gateway_url: str) -> SyncUp:
         version=VERSION,
         backend=backend.name,
         architecture=platform.machine(),
-        gateway_url=gateway_url,
+        gateway_url="",
         capacity=capacity.to_json(),
         devices=_devices(capacity),
         images=images,

@@ -6,18 +6,15 @@ It owns no thread and no clock. Words are kept until the portal has answered the
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import islice
 from uuid import UUID
 
 from backendai.agent.backends.base import BackendError, Ended
 from backendai.agent.backends.simulated.backend import SimulatedBackend
 from backendai.agent.backends.simulated.kernel import SimulatedKernel
-from backendai.agent.kernel_index import KernelIndex
 from backendai.agent.loop.reconcile import Reconciler
-from backendai.agent.loop.usage import UsageSampler
 from backendai.base.wire.messages import KernelReport, KernelSighting, KernelSpec, KernelState, StopOrder, SyncUp
-from backendai.base.wire.usage import UsageReport
 from bench.many_agents.messages import FLEET_WORDS, FleetAnswer, FleetNode, KernelLogTail
 
 logger = logging.getLogger(__name__)
@@ -31,13 +28,11 @@ Wake = Callable[[float, "SimulatedNode", UUID], None]
 class SimulatedNode:
     """``wake`` is called with the time at which ``look`` should be called for a kernel."""
 
-    def __init__(self, name: str, token: str, *, backend: SimulatedBackend, roster: KernelIndex, wake: Wake) -> None:
+    def __init__(self, name: str, token: str, *, backend: SimulatedBackend, wake: Wake) -> None:
         self.name, self.token = name, token
         self.sync_due = 0.0
         self.told_images = False
-        self.sampler: UsageSampler | None = None
-        self._measure_at = 0.0
-        self._backend, self._roster, self._wake = backend, roster, wake
+        self._backend, self._wake = backend, wake
         self._here: dict[UUID, int] = {}
         self._starting: dict[UUID, int] = {}
         self._words: dict[_Word, KernelReport] = {}
@@ -53,17 +48,6 @@ class SimulatedNode:
         """Return the kernels that have come to life, for a sync."""
         found = (self._backend.find(kernel_id) for kernel_id in self._here)
         return [kernel.sighting(now) for kernel in found if kernel and kernel.began(now)]
-
-    def used(self, listing: Sequence[KernelSighting], now: float, *, every: float) -> UsageReport | None:
-        """Return what its kernels pretend to have used and the portal has not heard yet, measured anew ``every`` so
-        many seconds of the clock: syncs that come late or early do not add up."""
-        if self.sampler is None:
-            return None
-        self.sampler.saw(listing)
-        if now >= self._measure_at:
-            self._measure_at = now - now % every + every
-            self.sampler.measure()
-        return self.sampler.report()
 
     def say(self, up: SyncUp | None, now: float) -> FleetNode:
         """Return what this node has to say now, as much of it as one call takes."""
@@ -124,7 +108,6 @@ class SimulatedNode:
 
     def _started(self, kernel_id: UUID, kernel: SimulatedKernel) -> None:
         del self._starting[kernel_id]
-        self._roster.note(kernel_id, kernel.generation)
         self._tell(
             KernelReport(
                 kernel_id=kernel_id,
@@ -186,4 +169,3 @@ class SimulatedNode:
         self._starting.pop(kernel_id, None)
         self._logs.pop(kernel_id, None)
         self._backend.remove(kernel_id)
-        self._roster.forget(kernel_id)

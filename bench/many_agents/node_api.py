@@ -5,6 +5,7 @@ Each node has its own token and reaches its own kernels only; what is wrong with
 
 from __future__ import annotations
 
+import gzip
 import logging
 from collections import defaultdict
 from collections.abc import Sequence
@@ -20,20 +21,21 @@ from django.views.decorators.http import require_http_methods
 from pydantic import ValidationError
 
 from backendai.base.core.errors import UserError
+from backendai.base.db.bulk import among
 from backendai.base.wire.broker.hints import hint
 from backendai.base.wire.broker.queues import CONTROL_QUEUE
 from backendai.base.wire.messages import SyncUp
 from backendai.domain.catalog.services import record_images_of
 from backendai.domain.cluster.models import Agent
 from backendai.domain.cluster.services import agent_of_token, agents_of_tokens, hold_back, note_refused, record_syncs
+from backendai.domain.compute.models import Kernel, KernelLog
 from backendai.domain.compute.services.agents.node_view import WorkRequest, work_for_each
 from backendai.domain.compute.services.agents.unknown_kernels import note_unknown
 from backendai.domain.compute.services.life.reports import ReceivedReport, Verdict, kernels_reported
 from backendai.domain.storage.host_reports import record_host_reports
 from backendai.portal.agents.usage import take_usage
 from backendai.portal.agents.views import is_too_much, too_fast
-from bench.many_agents.logs import pack_logs, save_logs
-from bench.many_agents.messages import FleetAnswer, FleetDown, FleetNode, FleetUp
+from bench.many_agents.messages import FleetAnswer, FleetDown, FleetNode, FleetUp, KernelLogTail
 
 logger = logging.getLogger(__name__)
 
@@ -48,6 +50,15 @@ class _Heard(NamedTuple):
     place: int
     agent: Agent
     node: FleetNode
+
+
+class _PackedLog(NamedTuple):
+    """The end of a kernel's output as it is kept, and which node says it of which generation."""
+
+    agent: Agent
+    tail: KernelLogTail
+    content: bytes
+    size: int
 
 
 _Applied = dict[int, list[bool]]  # by place
@@ -119,13 +130,35 @@ def _take_words(some: Sequence[_Heard], now: datetime) -> tuple[_Applied, _Refus
 
 def _write_words(some: Sequence[_Heard], now: datetime) -> _Applied:
     said = [(one.place, ReceivedReport(one.agent, report)) for one in some for report in one.node.reports]
-    logs = pack_logs([(one.agent, tail) for one in some for tail in one.node.logs])
+    texts = [(one.agent, tail, tail.text.encode()) for one in some for tail in one.node.logs]
+    logs = [_PackedLog(agent, tail, gzip.compress(text, 5), len(text)) for agent, tail, text in texts]
     applied = defaultdict[int, list[bool]](list)
     with transaction.atomic():
-        save_logs(logs, now=now)
+        _save_logs(logs, now=now)
         for (place, _), verdict in zip(said, kernels_reported([word for _, word in said], now=now), strict=True):
             applied[place].append(verdict is Verdict.APPLIED)
     return applied
+
+
+def _save_logs(logs: Sequence[_PackedLog], *, now: datetime) -> None:
+    """Keep the ends of many kernels' outputs, in two statements; those of foreign kernels and of older generations are
+    passed over."""
+    told = {log.tail.kernel_id: log for log in logs}
+    if not told:
+        return
+    kernels = Kernel.objects.filter(pk__in=among(list(told))).order_by()
+    rows = []
+    for pk, agent_id, generation in kernels.values_list("pk", "agent_id", "generation"):
+        log = told[pk]
+        if agent_id == log.agent.pk and generation == log.tail.generation:
+            is_cut = log.tail.truncated
+            rows.append(KernelLog(kernel_id=pk, content=log.content, size=log.size, is_truncated=is_cut, saved_at=now))
+    KernelLog.objects.bulk_create(
+        rows,
+        update_conflicts=True,
+        unique_fields=["kernel"],
+        update_fields=["content", "size", "is_truncated", "saved_at"],
+    )
 
 
 def _take_syncs(some: Sequence[_Heard], now: datetime) -> _Refused:

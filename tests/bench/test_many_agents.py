@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import pytest
-
 from backendai.agent.backends.simulated.backend import SimulatedBackend, SimulatedDurations
-from backendai.agent.kernel_index import KernelIndex
 from backendai.agent.portal.client import PortalRefused, PortalUnreachable
-from backendai.base.core.errors import UserError
 from backendai.base.core.slots import Slots
 from backendai.base.wire.messages import Desired, KernelReport, KernelSpec, KernelState, StopOrder, SyncDown
-from bench.many_agents.client import FleetClient
-from bench.many_agents.fleet import Fleet
-from bench.many_agents.joining import ensure_fleet_joined, node_names
+from bench.many_agents.fleet import Fleet, FleetClient
 from bench.many_agents.messages import FLEET_WORDS, FleetAnswer, FleetDown, FleetNode, FleetUp
-from tests.agent.http_portal import JOIN_TOKEN, HttpPortal
+from bench.many_agents.simulate import join
+from tests.agent.http_portal import JOIN_TOKEN, NODE_TOKEN, HttpPortal
 from tests.agent.specs import make_spec
 
 RUNNING, TERMINATED = KernelState.RUNNING, KernelState.TERMINATED
@@ -67,13 +61,13 @@ class Portal(FleetClient):
 class World:
     """A fleet of nodes t-0, t-1 … with a clock that the test moves."""
 
-    def __init__(self, nodes: int = 2, **options: Any) -> None:
+    def __init__(self, nodes: int = 2) -> None:
         self.now = 1000.0
-        self.portal, self.roster = Portal(), KernelIndex()
+        self.portal = Portal()
         self.backend = SimulatedBackend(
             deployment="test", capacity=ROOM, pace=SimulatedDurations(), clock=lambda: self.now
         )
-        self.fleet = Fleet(self.portal, self.backend, self.roster, interval=1.0, clock=lambda: self.now, **options)
+        self.fleet = Fleet(self.portal, self.backend, interval=1.0, clock=lambda: self.now)
         self.fleet.add((f"n-{number}", f"t-{number}") for number in range(nodes))
 
     def let_pass(self, seconds: float, step: float = 0.5) -> None:
@@ -94,7 +88,6 @@ def test_a_kernel_starts_runs_and_ends_by_itself_and_its_log_is_kept() -> None:
     world.let_pass(3)
     world.portal.start.clear()
     assert world.portal.states("t-0") == [RUNNING]
-    assert world.roster.generation(spec.kernel_id) == spec.generation
     world.let_pass(4)
     ended = world.portal.words("t-0")[-1]
     assert (ended.state, ended.exit_code, ended.reason) == (TERMINATED, 4, "exited")
@@ -102,21 +95,6 @@ def test_a_kernel_starts_runs_and_ends_by_itself_and_its_log_is_kept() -> None:
     assert "line-3" in tail.text
     assert world.backend.find(spec.kernel_id) is None
     assert world.portal.states("t-1") == []
-
-
-def test_what_its_kernels_pretend_to_use_is_told_once_and_only_where_it_was_asked_for() -> None:
-    for every, rounds in ((10.0, 5), (0.0, 0)):
-        world = World(1, usage_interval=every)
-        spec = spec_for("n-0")
-        world.portal.start["t-0"] = [spec]
-        world.portal.desired["t-0"] = [Desired(kernel_id=spec.kernel_id, generation=1, started=False)]
-        world.let_pass(60)
-        told = [node.up.usage for call in world.portal.calls for node in call.nodes if node.up and node.up.usage]
-        assert len({report.at for report in told}) == len(told) >= rounds - 1
-        assert len(told) <= rounds + 1
-        assert {usage.kernel_id for report in told for usage in report.kernels} == (
-            {spec.kernel_id} if every else set()
-        )
 
 
 def test_words_are_said_again_until_the_portal_has_answered() -> None:
@@ -216,22 +194,10 @@ def test_many_words_and_logs_are_said_in_several_calls() -> None:
     assert {word.kernel_id for word in world.portal.words("t-0")} == {order.kernel_id for order in strangers}
 
 
-def test_nodes_join_with_one_token_and_keep_their_own(tmp_path: Path) -> None:
+def test_nodes_join_with_one_token() -> None:
     portal = HttpPortal()
     try:
-        joined = join(tmp_path, portal.url, 3)
-        assert sorted(joined.tokens) == ["sim-0001", "sim-0002", "sim-0003"]
-        assert len(portal.joins) == 3
-        assert join(tmp_path, portal.url, 3, token="") == joined
-        assert (tmp_path / "fleet.json").stat().st_mode & 0o077 == 0
-        assert set(join(tmp_path, portal.url, 5).tokens) == set(node_names("sim", 5))
-        assert len(portal.joins) == 5
-        with pytest.raises(UserError, match="--token"):
-            join(tmp_path, portal.url, 6, token="")
+        assert [answer.token for answer in join(["sim-1", "sim-2"], portal.url, JOIN_TOKEN)] == [NODE_TOKEN] * 2
+        assert sorted(up.name for up in portal.joins) == ["sim-1", "sim-2"]
     finally:
         portal.close()
-
-
-def join(data: Path, url: str, number: int, token: str = JOIN_TOKEN) -> Any:
-    names = node_names("sim", number)
-    return ensure_fleet_joined(data, names, portal_url=url, join_token=token, gateway_url="")
