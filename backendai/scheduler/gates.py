@@ -113,11 +113,11 @@ def _malformed(session: SessionView, asked: Amounts, context: GateContext) -> Re
     if len(architectures) <= 1:
         return None
     message = Message(
-        "The {number} kernels must share one agent but need {number_2} architectures "
+        "The {number} kernels must share one agent but need {different} architectures "
         "({architectures}): use images of one architecture, or spread the kernels over "
         "several agents.",
         number=len(session.kernels),
-        number_2=len(architectures),
+        different=len(architectures),
         architectures=architectures,
     )
     return Reason("mixed-architectures", message, {"architectures": architectures}, never=True)

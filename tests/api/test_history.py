@@ -75,7 +75,7 @@ def test_a_message_is_found_as_a_sentence(cast: Cast) -> None:
         return len(answer.json()["results"])
 
     assert [found(words) for words in ("room for 2 CPU cores, 512 MiB", "1 of 1 agents ruled out")] == [1, 1]
-    assert [found(words) for words in ("request_2", "values", "지금 2 CPU 코어")] == [0, 0, 0]
+    assert [found(words) for words in ("{asked}", "values", "지금 2 CPU 코어")] == [0, 0, 0]
     assert found("지금 2 CPU 코어", "ko") == 1
 
 

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from backendai.base.core.messages import gaps
-from backendai.ops.tools.texts.found import MESSAGES
+from backendai.ops.tools.texts.found import MESSAGES, texts_of_code, texts_of_templates
 
 ROOT = Path(__file__).resolve().parents[2]
 _REFUSALS = {"UserError", "NotFound", "Conflict", "NotAllowed", "StorageFull", "StorageSilent", "SignatureRefused"}
 _WITHOUT_PEOPLE = {"agent", "files", "wire"}  # their refusals are for administrators of machines
+
+
+_NUMBERED = re.compile(r"\{\w*_\d+\}|%\(\w*_\d+\)")
+
+
+def test_each_gap_has_a_name_that_says_what_it_is() -> None:
+    texts = [*texts_of_code(ROOT / "backendai", ROOT), *texts_of_templates(ROOT / "templates", ROOT)]
+    numbered = [f"{one.files[0]}: {one.key.text}" for one in texts if _NUMBERED.search(one.key.text + one.plural)]
+    assert not numbered, "name what it is: least, most, asked, …"
 
 
 def test_each_gap_of_a_template_has_a_value() -> None:

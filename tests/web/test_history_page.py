@@ -108,7 +108,7 @@ def test_a_message_is_found_as_its_reader_sees_it(
     assert found("no agent has  room for 2 CPU cores, 512 mib of") == 1  # a sentence across its values
     assert found("1 of 1 agents ruled out") == 1  # of a step
     assert found("launched.") == 1  # of a row without a message
-    for internal in ("request_2", "{closest}", "insufficient-resources", "values", "text"):
+    for internal in ("{asked}", "{closest}", "insufficient-resources", "values", "text"):
         assert found(internal) == 0
     assert [found(words, "ko") for words in ("지금 2 CPU 코어", "에이전트 1개 중 1개를", "room for 2 CPU")] == [1, 1, 1]
     assert found("지금 2 CPU 코어") == 0

@@ -182,9 +182,9 @@ def _obstacle(image: Image, agent: Agent) -> str:
         return Message("is short of disk space")
     if image.architecture and agent.architecture and image.architecture != agent.architecture:
         return Message(
-            "is {architecture}, and the image is for {architecture_2}",
+            "is {architecture}, and the image is for {needed}",
             architecture=agent.architecture,
-            architecture_2=image.architecture,
+            needed=image.architecture,
         )
     return ""
 

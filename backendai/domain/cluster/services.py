@@ -273,10 +273,10 @@ def _note_of_protocol(message: SyncUp) -> list[Note]:
         Note(
             code="other-protocol",
             message=Message(
-                "The agent speaks protocol {protocol}, the portal protocol {protocol_2}: features that one "
+                "The agent speaks protocol {protocol}, the portal protocol {portal_protocol}: features that one "
                 "of them lacks are not used.",
                 protocol=message.protocol,
-                protocol_2=PROTOCOL,
+                portal_protocol=PROTOCOL,
             ),
             fix=Message("Upgrade the {older}.", older=older),
         )

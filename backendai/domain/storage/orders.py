@@ -147,10 +147,10 @@ def ask_host(host: StorageHost) -> HostState:
     answer = _of_host(host, "/v1/host")
     if answer.get("host") != host.name:
         text = Message(
-            "At {address} answers storage host {host}, not {host_2}.",
+            "At {address} answers storage host {host}, not {expected}.",
             address=host.address,
             host=repr(answer.get("host")),
-            host_2=host.name,
+            expected=host.name,
         )
         raise StorageSilent(text, code="other-host")
     quota_mode = QuotaMode.ENFORCED if answer.get("quota_mode") == QuotaMode.ENFORCED else QuotaMode.MEASURED

@@ -235,11 +235,11 @@ def _has_kernels_left(agent: AgentState, request: Request) -> bool:
 def _too_many_kernels(agents: Sequence[AgentState], request: Request) -> Reason:
     agent = agents[0]
     message = Message(
-        "Agent {agent} runs {kernels} of at most {max_kernels}; {kernels_2} more requested.",
+        "Agent {agent} runs {kernels} of at most {max_kernels}; {asked} more requested.",
         agent=agent.name,
         kernels=kernels_in_words(agent.kernels),
         max_kernels=agent.max_kernels,
-        kernels_2=request.kernels,
+        asked=request.kernels,
     )
     details = {"agent": agent.name, "wanted": request.kernels, "kernels": agent.kernels, "limit": agent.max_kernels}
     return Reason("too-many-kernels", message, details)

@@ -69,7 +69,7 @@ def _which(need: StorageNeed, agents: Sequence[AgentState]) -> str:
     return (
         Message("only {mounting} mounts", mounting=mounting[0])
         if len(mounting) == 1
-        else Message("{number} of {number_2} agents mount", number=len(mounting), number_2=len(agents))
+        else Message("{number} of {all} agents mount", number=len(mounting), all=len(agents))
     )
 
 

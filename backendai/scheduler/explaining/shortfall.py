@@ -136,9 +136,9 @@ def _lacks_devices(request: Request, states: list[AgentState]) -> Reason:
     closest = min(states, key=key)
     broken = fragments(closest, request)
     message = Message(
-        "{request} has {request_2} on devices that can be combined now: {closest} comes closest ({broken}).",
+        "{request} has {asked} on devices that can be combined now: {closest} comes closest ({broken}).",
         request=_agents(request),
-        request_2=describe_request(request),
+        asked=describe_request(request),
         closest=closest.name,
         broken=Message.joined(map(str, broken), "; "),
     )
@@ -155,9 +155,9 @@ def _lacks_slots(request: Request, states: AgentStates) -> Reason:
     missing = shortages(closest, request)
     lacking = Message.joined(map(str, missing), "; ")
     message = Message(
-        "{request} has room for {request_2} now: {closest} comes closest ({lacking}).",
+        "{request} has room for {asked} now: {closest} comes closest ({lacking}).",
         request=_agents(request),
-        request_2=describe_request(request),
+        asked=describe_request(request),
         closest=closest.name,
         lacking=lacking,
     )

@@ -107,7 +107,7 @@ def _durations(group: ResourceGroup) -> Iterator[tuple[str, str]]:
         elif value > LONGEST:
             yield (
                 field,
-                Message("It is {days} days; at most {days_2} are allowed.", days=value.days, days_2=LONGEST.days),
+                Message("It is {days} days; at most {most} are allowed.", days=value.days, most=LONGEST.days),
             )
 
 

@@ -56,7 +56,7 @@ def _times(checker: IdleChecker) -> Iterator[tuple[str, str]]:
                 ),
             )
         elif value > most:
-            yield field, Message("It is {days} days; at most {days_2} are allowed.", days=value.days, days_2=most.days)
+            yield field, Message("It is {days} days; at most {most} are allowed.", days=value.days, most=most.days)
 
 
 def _warning(checker: IdleChecker) -> Iterator[tuple[str, str]]:

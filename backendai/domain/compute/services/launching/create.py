@@ -45,10 +45,10 @@ def check_disk() -> None:
     free = shutil.disk_usage(Path(connection.settings_dict["NAME"]).parent).free
     if free < settings.DISK_RESERVE:
         raise StorageFull(
-            "The portal's disk has {free_2} left, and launches need {DISK_RESERVE}. Its "
+            "The portal's disk has {left} left, and launches need {needed}. Its "
             "administrators must free space.",
-            free_2=format_size(free),
-            DISK_RESERVE=format_size(settings.DISK_RESERVE),
+            left=format_size(free),
+            needed=format_size(settings.DISK_RESERVE),
             free=free,
             reserve=settings.DISK_RESERVE,
         )

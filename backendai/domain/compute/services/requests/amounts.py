@@ -207,8 +207,8 @@ def _refuse_beyond(wanted: Slots, rooms: Sequence[Slots], where: str) -> None:
         most = max(room[name] for room in rooms)
         if amount > most:
             raise UserError(
-                "{wanted_2} requested, but no {where} has more than {most}.",
-                wanted_2=amount_in_words(name, amount),
+                "{asked} requested, but no {where} has more than {most}.",
+                asked=amount_in_words(name, amount),
                 where=where,
                 most=format_amount(name, most),
                 field=f"resources.{name}",

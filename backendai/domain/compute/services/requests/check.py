@@ -264,10 +264,9 @@ def _check_type_in(group: ResourceGroup, spec: SessionSpec) -> None:
     allowed = list(group.allowed_session_types)
     if spec.session_type not in allowed:
         raise UserError(
-            "Resource group {group} takes no {session_type} sessions; it takes: {allowed_2}.",
+            "Resource group {group} takes no {session_type} sessions; it takes: {allowed}.",
             group=group.name,
             session_type=spec.session_type,
-            allowed_2=allowed,
             field="type",
             code="session-type-not-allowed",
             allowed=allowed,

@@ -258,15 +258,15 @@ def _file_in_the_way(target: str, files: Iterable[str]) -> str:
 def _overlap_text(mount: ResolvedMount, other: ResolvedMount) -> str:
     if mount.target == other.target:
         return Message(
-            "Folders {folder_name} and {folder_name_2} would both be at {target}: change one path.",
-            folder_name=other.folder_name,
-            folder_name_2=mount.folder_name,
+            "Folders {other} and {folder} would both be at {target}: change one path.",
+            other=other.folder_name,
+            folder=mount.folder_name,
             target=mount.target,
         )
     return Message(
-        "{target} and {target_2} overlap: choose paths beside each other.",
+        "{target} and {other} overlap: choose paths beside each other.",
         target=mount.target,
-        target_2=other.target,
+        other=other.target,
     )
 
 
