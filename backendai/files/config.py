@@ -38,8 +38,10 @@ class FilesSettings:
             return str(content["public_key"]), self.deployment or str(content["deployment"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UserError(
-                f"{self.key_file} cannot be read ({error}). Copy it from the portal's data folder, or set "
+                "{path} cannot be read ({error}). Copy it from the portal's data folder, or set "
                 "BACKENDAI_FILES_PUBLIC_KEY and BACKENDAI_DEPLOYMENT.",
+                path=self.key_file,
+                error=str(error),
                 field="BACKENDAI_FILES_KEY_FILE",
             ) from error
 
@@ -66,8 +68,8 @@ def read_hosts(text: str) -> dict[str, Path]:
     for word in filter(None, (word.strip() for word in text.split(","))):
         name, _, path = word.partition("=")
         if not _HOST.match(name) or not path.startswith("/") or ".." in Path(path).parts or name in hosts:
-            message = f"BACKENDAI_STORAGE_HOSTS: {word!r} cannot be used: write name=/absolute/path, each name once."
-            raise UserError(message, field="BACKENDAI_STORAGE_HOSTS")
+            text = "BACKENDAI_STORAGE_HOSTS: {word} cannot be used: write name=/absolute/path, each name once."
+            raise UserError(text, word=repr(word), field="BACKENDAI_STORAGE_HOSTS")
         hosts[name] = Path(path)
     return hosts
 
@@ -76,8 +78,8 @@ def read_bind(text: str) -> tuple[str, int]:
     """Return address and port from ``address:port``. Raises UserError."""
     address, _, port = text.rpartition(":")
     if not address or not port.isascii() or not port.isdigit() or not 1 <= int(port) <= _LAST_PORT:
-        message = f"BACKENDAI_FILES_BIND: {text!r} cannot be used: write address:port, such as {DEFAULT_BIND}."
-        raise UserError(message, field="BACKENDAI_FILES_BIND")
+        message = "BACKENDAI_FILES_BIND: {word} cannot be used: write address:port, such as {example}."
+        raise UserError(message, word=repr(text), example=DEFAULT_BIND, field="BACKENDAI_FILES_BIND")
     return address.strip("[]"), int(port)
 
 
@@ -86,6 +88,6 @@ def read_linkable(text: str) -> tuple[Path, ...]:
     paths = [Path(word.strip()) for word in text.split(",") if word.strip()]
     for path in paths:
         if not path.is_absolute() or ".." in path.parts or path == Path(os.sep):
-            message = f"BACKENDAI_FILES_LINKED_PATHS: {str(path)!r} cannot be used: write absolute paths, not '/'."
-            raise UserError(message, field="BACKENDAI_FILES_LINKED_PATHS")
+            message = "BACKENDAI_FILES_LINKED_PATHS: {path} cannot be used: write absolute paths, not '/'."
+            raise UserError(message, path=repr(str(path)), field="BACKENDAI_FILES_LINKED_PATHS")
     return tuple(paths)

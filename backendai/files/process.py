@@ -12,6 +12,7 @@ from typing import Any
 import uvloop
 
 from backendai.base.core.errors import UserError
+from backendai.base.core.messages import Message
 from backendai.base.paths.storage_layout import MARKER, Marker, StorageMissing, read_marker, write_marker
 from backendai.base.process.open_files import raise_open_files
 from backendai.files.config import FilesSettings, read_settings
@@ -38,15 +39,19 @@ def run(options: Mapping[str, Any], environ: Mapping[str, str]) -> None:
     try:
         uvloop.run(serve(settings))
     except OSError as error:
-        where = f"{settings.address}:{settings.port}"
-        raise UserError(f"{where} cannot be listened on: {error.strerror}.", field="BACKENDAI_FILES_BIND") from error
+        raise UserError(
+            "{address} cannot be listened on: {error}.",
+            address=f"{settings.address}:{settings.port}",
+            error=error.strerror,
+            field="BACKENDAI_FILES_BIND",
+        ) from error
     os._exit(0)  # a normal exit would wait for threads that a disk blocks
 
 
 def prepare_host(root: Path, marker: Marker) -> None:
     """Turn an existing directory into a storage host: write its marker, and set the files' owner. Raises UserError."""
     if not root.is_dir():
-        raise UserError(f"{root} is not a directory: mount the share, or make the directory, first.")
+        raise UserError("{root} is not a directory: mount the share, or make the directory, first.", root=root)
     try:
         write_marker(root, marker)
         if os.geteuid() == 0:
@@ -55,23 +60,29 @@ def prepare_host(root: Path, marker: Marker) -> None:
     except FileExistsError as error:
         raise UserError(_why_prepared(root, marker)) from error
     except OSError as error:
-        raise UserError(f"{root} cannot be prepared: {error.strerror}.") from error
+        raise UserError("{root} cannot be prepared: {error}.", root=root, error=error.strerror) from error
 
 
-def _why_prepared(root: Path, marker: Marker) -> str:
+def _why_prepared(root: Path, marker: Marker) -> Message:
     try:
         read_marker(root, host=marker.host, deployment=marker.deployment)
     except StorageMissing as error:
-        advice = "To use its folders in this platform, delete the file and run manage.py adopt_folders --write."
-        return f"{root} has a {MARKER} already. {error} {advice}"
-    return f"{root} has the {MARKER} of this storage host already."
+        return Message(
+            "{root} has a {marker} already. {error} To use its folders in this platform, delete the file and run "
+            "manage.py adopt_folders --write.",
+            root=root,
+            marker=MARKER,
+            error=str(error),
+        )
+    return Message("{root} has the {marker} of this storage host already.", root=root, marker=MARKER)
 
 
 def _prepare(settings: FilesSettings, name: str, uid: int | None, once: Path | None) -> None:
     if once is not None and once.exists():
         return
     if name not in settings.hosts:
-        raise UserError(f"{name} is not in BACKENDAI_STORAGE_HOSTS, which names {', '.join(settings.hosts)}.")
+        text = "{name} is not in BACKENDAI_STORAGE_HOSTS, which names {known}."
+        raise UserError(text, name=name, known=list(settings.hosts))
     _, deployment = settings.keys()
     owner = uid if uid is not None else owner_here()
     prepare_host(settings.hosts[name], Marker(deployment, name, owner))

@@ -59,7 +59,8 @@ class StorageSilent(Refusal):
     """The disk of a storage host does not answer."""
 
     def __init__(self, host: str) -> None:
-        super().__init__(503, "storage-silent", f"The storage host {host} does not answer. Try again later.")
+        text = Message("The storage host {host} does not answer. Try again later.", host=host)
+        super().__init__(503, "storage-silent", text)
 
 
 def as_refusal(error: Exception) -> Refusal | None:

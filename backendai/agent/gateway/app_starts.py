@@ -198,14 +198,15 @@ def _read_definition(
     command: Any = said.get("command")
     environ = said.get("env", {})
     if not _is_command(command):
-        raise BadDefinition(f"The image's definition of {service} names no command.")
+        raise BadDefinition("The image's definition of {service} names no command.", service=service)
     if not isinstance(environ, dict) or not all(isinstance(value, str) for value in environ.values()):
-        raise BadDefinition(f"The image's definition of {service} has variables that are no texts.")
+        raise BadDefinition("The image's definition of {service} has variables that are no texts.", service=service)
     ports = next((one.ports for one in service_ports_of(source.labels) if one.name == service), ())
     named = {"runtime_path": source.labels.get(_RUNTIME, ""), "socket": socket}
     before: Any = said.get("prestart", [])
     if not isinstance(before, list) or not all(_is_command(one) for one in before):
-        raise BadDefinition(f"The image's definition of {service} has something before its start that is no command.")
+        text = "The image's definition of {service} has something before its start that is no command."
+        raise BadDefinition(text, service=service)
     filled = _with_arguments([_filled(word, ports, named) for word in command], words)
     first = [[_filled(word, ports, named) for word in one] for one in before]
     return _after(first, filled), environ, _first_page(source.definition)

@@ -102,7 +102,7 @@ class GuestLinks:
             await asyncio.to_thread(_furnish, folder)
         except OSError as error:
             await asyncio.to_thread(self._host.folder, kernel_id)  # raises KernelGone if the kernel has just ended
-            raise GuestMissing(f"The socket for the session cannot be made: {error}") from error
+            raise GuestMissing("The socket for the session cannot be made: {error}", error=str(error)) from error
         await asyncio.to_thread(self._host.launch, kernel_id)
         began = time.monotonic()
         # The limit is looked at again when it is over: a machine is often busy because of this and other starts.

@@ -83,7 +83,7 @@ class Ports:
         return side
 
     async def _from_inside(self, kernel_id: UUID, service: str, port: int, *, is_only_way: bool) -> Side:
-        nothing = NotListening(f"Nothing is listening on port {port}.")
+        nothing = NotListening("Nothing is listening on port {port}.", port=port)
         if self._host.carries:
             joined = await self._host.connect(kernel_id, port)
             if joined is None:

@@ -159,7 +159,7 @@ class BundlingClient(PortalClient):
         try:
             down = BundleDown.model_validate_json(body)
         except ValidationError as error:
-            raise PortalUnreachable(f"The portal's answer makes no sense: {error}") from error
+            raise PortalUnreachable("The portal's answer makes no sense: {error}", error=str(error)) from error
         if (len(down.kept), len(down.applied)) != (len(up.logs), len(up.reports)):
             raise PortalUnreachable("The portal did not answer everything.")
         return down

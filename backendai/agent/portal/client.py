@@ -13,6 +13,7 @@ import urllib3
 from pydantic import ValidationError
 
 from backendai.base.core.errors import PlatformError
+from backendai.base.core.messages import Message
 from backendai.base.process.connection_faults import connection_failure_text
 from backendai.base.wire.broker.messages import BrokerDown, BrokerUp
 from backendai.base.wire.messages import JoinDown, JoinUp, KernelReport, KernelSpec, SyncDown, SyncUp
@@ -94,7 +95,7 @@ class PortalClient:
         try:
             return JoinDown.model_validate_json(body)
         except ValidationError as error:
-            raise PortalUnreachable(f"The portal's answer makes no sense: {error}") from error
+            raise PortalUnreachable("The portal's answer makes no sense: {error}", error=str(error)) from error
 
     def open_broker(self, up: BrokerUp) -> BrokerDown:
         """Request this agent's broker account; returns the broker's address and the account's name."""
@@ -102,7 +103,7 @@ class PortalClient:
         try:
             return BrokerDown.model_validate_json(body)
         except ValidationError as error:
-            raise PortalUnreachable(f"The portal's answer makes no sense: {error}") from error
+            raise PortalUnreachable("The portal's answer makes no sense: {error}", error=str(error)) from error
 
     def sync(self, up: SyncUp) -> SyncDown:
         """Send the agent's state to the portal; returns the desired state. Blocks up to ``up.wait`` seconds longer than
@@ -111,7 +112,7 @@ class PortalClient:
         try:
             return SyncDown.model_validate_json(body)
         except ValidationError as error:
-            raise PortalUnreachable(f"The portal's answer makes no sense: {error}") from error
+            raise PortalUnreachable("The portal's answer makes no sense: {error}", error=str(error)) from error
 
     def fetch_spec(self, kernel_id: UUID) -> KernelSpec | None:
         """Return a kernel's spec; None if the portal does not want the kernel on this agent."""
@@ -123,7 +124,8 @@ class PortalClient:
                 return None
             raise
         except ValidationError as error:
-            raise PortalUnreachable(f"The spec of kernel {kernel_id} makes no sense: {error}") from error
+            text = "The spec of kernel {kernel_id} makes no sense: {error}"
+            raise PortalUnreachable(text, kernel_id=kernel_id, error=str(error)) from error
 
     def report(self, report: KernelReport) -> bool:
         """Report a kernel's state; returns whether the report changed anything in the portal."""
@@ -162,7 +164,7 @@ class PortalClient:
         try:
             return kind.model_validate_json(self._send("GET", path))
         except ValidationError:
-            raise PortalUnreachable(f"The portal's answer to GET {path} makes no sense.") from None
+            raise PortalUnreachable("The portal's answer to GET {path} makes no sense.", path=path) from None
 
     def _send(
         self,
@@ -174,18 +176,28 @@ class PortalClient:
         seconds: float = _READ_SECONDS,
     ) -> bytes:
         headers = {**self._headers, "Content-Type": kind} if body is not None else self._headers
-        timeout = urllib3.Timeout(connect=_CONNECT_SECONDS, read=seconds)
+        timeout, address = urllib3.Timeout(connect=_CONNECT_SECONDS, read=seconds), self._root + path
         began = monotonic()
         try:
-            response = self._request(method, self._root + path, body=body, headers=headers, timeout=timeout)
+            response = self._request(method, address, body=body, headers=headers, timeout=timeout)
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise PortalUnreachable(connection_failure_text(self._root, error, monotonic() - began)) from error
         self._note_clock(response.headers.get("Date"))
         if response.status >= 500 or response.status == 429:
-            raise PortalUnreachable(f"{method} {self._root}{path}: HTTP {response.status}")
+            raise PortalUnreachable(
+                "{method} {address}: HTTP {status}", method=method, address=address, status=response.status
+            )
         if not 200 <= response.status < 300:
-            said = f"{_sentence(response.data)} (HTTP {response.status} to {method} {self._root}{path})"
-            raise PortalRefused(said, status=response.status)
+            raise PortalRefused(
+                Message(
+                    "{reason} (HTTP {status} to {method} {address})",
+                    reason=_sentence(response.data),
+                    status=response.status,
+                    method=method,
+                    address=address,
+                ),
+                status=response.status,
+            )
         return response.data
 
     def _request(

@@ -62,9 +62,8 @@ def _join(settings: NodeSettings, portal_url: str, gateway_url: str) -> Credenti
             except PortalUnreachable as error:
                 logger.warning("waiting for the portal: %s %s Trying again in %.0f s.", error.message, _ADVICE, rest)
             except PortalRefused as error:
-                raise UserError(
-                    f"The portal refuses to let this agent join: {error.message}", code="refused"
-                ) from error
+                text = "The portal refuses to let this agent join: {reason}"
+                raise UserError(text, reason=error.message, code="refused") from error
             time.sleep(rest * random.uniform(0.5, 1.0))
             rest = min(rest * 2, _LONGEST_REST)
     finally:

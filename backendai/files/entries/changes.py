@@ -12,6 +12,7 @@ import uuid
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from backendai.base.core.messages import Message
 from backendai.base.paths import beneath
 from backendai.base.paths.beneath import Parts
 from backendai.base.paths.storage_layout import INCOMING
@@ -209,8 +210,8 @@ class _Copy:
                     continue
                 if refusal is None or error.errno not in _OF_THE_ENTRY:
                     raise
-                path = shown_path(parts)["path"]
-                raise Refusal(refusal.status, refusal.code, f"{path}: {refusal.message}") from error
+                message = Message("{path}: {reason}", path=shown_path(parts)["path"], reason=refusal.message)
+                raise Refusal(refusal.status, refusal.code, message) from error
         self.copied(1)
         return [] if found is None else [_Directory(parts, to, found)]
 

@@ -51,5 +51,5 @@ def ask(
                 content = answer.read(largest + 1)
                 answer.drain_conn() if len(content) <= largest else answer.close()
     except urllib3.exceptions.HTTPError as error:
-        raise NodeUnreachable(f"no answer from {url}: {error}") from error
+        raise NodeUnreachable("no answer from {address}: {error}", address=url, error=str(error)) from error
     return Reply(answer.status, content[:largest], len(content) > largest)

@@ -142,10 +142,10 @@ def refusal_in(status: int, body: bytes) -> Exception:
         if status in _UNKNOWN_ROUTE:
             text = Message("The agent of this session cannot run code: an administrator has to update the agent.")
             return Conflict(text, code="execution-impossible")
-        return NodeUnreachable(f"the gateway answered {status}: {body[:200]!r}")
+        return NodeUnreachable("the gateway answered {status}: {answer}", status=status, answer=repr(body[:200]))
     if code in _IN_THE_WAY:
         return Conflict(message, code=code)
-    return NodeUnreachable(f"the gateway answered {status}: {message}")
+    return NodeUnreachable("the gateway answered {status}: {answer}", status=status, answer=message)
 
 
 def _checked(said: dict[str, Any], op: str) -> dict[str, Any]:

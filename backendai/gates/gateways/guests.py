@@ -267,7 +267,8 @@ async def _posted(
 
 
 def _unreachable(target: GuestTarget, error: BaseException) -> NodeUnreachable:
-    return NodeUnreachable(f"no answer from {target.base}: {str(error) or type(error).__name__}")
+    words = str(error) or type(error).__name__
+    return NodeUnreachable("no answer from {address}: {error}", address=target.base, error=words)
 
 
 async def _one_answer(response: aiohttp.ClientResponse, op: str, session_id: UUID) -> dict[str, Any]:

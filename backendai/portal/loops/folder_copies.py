@@ -63,8 +63,11 @@ def receive_home(kernel: Kernel, generation: int) -> Iterator[bytes]:
         raise StorageSilent("Agent {agent} is not reachable.", agent=kernel.agent.name) from error
     try:
         if answer.status == 404:
-            raise HomeGone(f"Agent {kernel.agent.name} does not send the home folder: the session has ended there, or "
-                           "the agent is older than the portal.")  # fmt: skip
+            raise HomeGone(
+                "Agent {agent} does not send the home folder: the session has ended there, or the agent is older than "
+                "the portal.",
+                agent=kernel.agent.name,
+            )
         if answer.status != 200:
             raise StorageSilent("Agent {agent} answered {answer}.", agent=kernel.agent.name, answer=answer.status)
         yield from answer.stream(PIECE)

@@ -100,8 +100,8 @@ class PoolImages:
     def pull(self, reference: str, *, timeout: float, progress: Progress, access: RegistryAccess) -> None:
         """Pull the image to a node of the pool, by a pod that ends at once. Raises ImageNotFound, BackendError."""
         if self._settings.pull_policy == "Never":
-            text = f"The image {reference} is on no node of the pool, and this pool never fetches images."
-            raise ImageNotFound(text)
+            text = "The image {reference} is on no node of the pool, and this pool never fetches images."
+            raise ImageNotFound(text, reference=reference)
         name = f"pull-{secrets.token_hex(6)}"
         self._pulls.add(name)
         try:

@@ -108,10 +108,12 @@ class Pods:
             try:
                 keeper.finish(_LOG_SECONDS)
             except OSError as error:
-                raise BackendError(f"The log of the kernel cannot be kept: {error}.", code="log-not-kept") from error
+                raise BackendError(
+                    "The log of the kernel cannot be kept: {error}.", error=str(error), code="log-not-kept"
+                ) from error
         if not over:
-            text = f"The node {pod['spec'].get('nodeName') or '–'} has not ended the pod: it may still run there."
-            raise BackendError(text, code=UNREACHABLE)
+            text = "The node {node} has not ended the pod: it may still run there."
+            raise BackendError(text, node=pod["spec"].get("nodeName") or "–", code=UNREACHABLE)
 
     def remove(self, pod: Pod, *, may_run: bool = True) -> None:
         """End and release this pod. Does nothing if it is gone. Not ``may_run``: its node reports that the pod waits
@@ -129,8 +131,9 @@ class Pods:
             )
             if not gone:
                 left = [one for one in current["metadata"].get("finalizers") or [] if one != FINALIZER]
-                why = f"{', '.join(left)} keeps it" if left else "it is still there"
-                raise BackendError(f"The pod is deleted, but {why}.", code=UNREACHABLE)
+                if left:
+                    raise BackendError("The pod is deleted, but {left} keeps it.", left=left, code=UNREACHABLE)
+                raise BackendError("The pod is deleted, but it is still there.", code=UNREACHABLE)
 
     def keep_logs_of_deleted(self, pods: list[Pod]) -> None:
         """Start to read the logs of pods that others have deleted, while the cluster has them."""

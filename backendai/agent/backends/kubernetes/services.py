@@ -85,7 +85,9 @@ class PodServices(ServiceHost):
         words = [SH, "-c", _BEGIN, service, number, *told, SH, "-c", LAUNCH, service, *command]
         output, code = output_of(self._pods.api, pod_name(kernel_id), words)
         if code != 0:
-            raise BackendError(f"{service} cannot be started: {output.decode(errors='replace')[:300]}")
+            raise BackendError(
+                "{service} cannot be started: {words}", service=service, words=output.decode(errors="replace")[:300]
+            )
         return f"{kernel_id}/{service}/{number}"
 
     def exit_code(self, handle: str) -> int | None:

@@ -100,7 +100,10 @@ class KubernetesStarter:
             if found is not None and self._is_ours_to_keep(spec, found):
                 return found, False
             if time.monotonic() >= deadline:
-                raise StartFailed(f"An older container was still there after {spec.create_timeout:.0f} seconds.")
+                raise StartFailed(
+                    "An older container was still there after {create_timeout} seconds.",
+                    create_timeout=round(spec.create_timeout),
+                )
             time.sleep(_RETRY_SECONDS)
 
     def _is_ours_to_keep(self, spec: KernelSpec, found: Pod) -> bool:
@@ -110,7 +113,7 @@ class KubernetesStarter:
             raise StartFailed("Another deployment has a container with this kernel's name.", code="name-taken")
         generation = generation_of(found)
         if generation > spec.generation:
-            raise StaleGeneration(f"Generation {generation} of this kernel exists, {spec.generation} was ordered.")
+            raise StaleGeneration.of(generation, spec.generation)
         if generation < spec.generation:  # an older generation, possibly of another agent of this deployment
             self._pods.remove(found)
             return False
@@ -178,7 +181,7 @@ class KubernetesStarter:
                 return now
             waits = obstacle is None and not is_deleted(now) and time.monotonic() - started_at > _PULL_SECONDS
             if waits and not self._images.was_just_fetched(spec.exact_image) and self._is_fetching(now):
-                return ImageNotFound(f"The image {spec.image} is being fetched.")
+                return ImageNotFound("The image {image} is being fetched.", image=spec.image)
             return None
 
         answer = look(pod) or self._pods.feed.wait(

@@ -24,6 +24,13 @@ HOLDER_WORDS = {
     "domains": "domain",
     "invitations": "invitation",
 }
+_SEVERAL = {
+    "key pair": Message("key pairs"),
+    "user": Message("users"),
+    "project": Message("projects"),
+    "domain": Message("domains"),
+    "invitation": Message("invitations"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +109,7 @@ def held_text(policy: ResourcePolicy) -> str:
 def counted(numbers: Iterable[tuple[int, str]]) -> Message:
     """Return numbers with their kinds as text, without zeros: ``2 users, 1 project``."""
     parts = [
-        Message("{number} {kind}", number=number, kind=Message(word if number == 1 else f"{word}s"))
+        Message("{number} {kind}", number=number, kind=Message(word) if number == 1 else _SEVERAL[word])
         for number, word in numbers
         if number
     ]

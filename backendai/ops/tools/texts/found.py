@@ -33,6 +33,8 @@ MESSAGES = frozenset(
         "SignatureRefused", "PathRefused", "NodeUnreachable", "PortalRefused",
         "_UndeletableTag", "Busy", "Overloaded", "BadAnswer", "FileRefused",
         "StartFailed", "ImageNotFound", "KernelGone", "StaleGeneration", "CommitFailed",
+        "GuestMissing", "NotListening", "BadDefinition", "ToolMissing", "HomeGone", "PortalUnreachable",
+        "TicketRefused", "FolderTicketRefused", "Changed",
     }
 )  # fmt: skip
 _CALL = re.compile(r"(?<!\w)(n?p?gettext|_)\(")
@@ -76,8 +78,8 @@ def texts_of_module(tree: ast.Module) -> Iterator[Entry]:
         if alias.name in _ROLES
     }
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            roles = names.get(node.func.id) or (("text",) if node.func.id in MESSAGES else ())
+        if isinstance(node, ast.Call) and (name := _name_called(node)):
+            roles = names.get(name) or (("text",) if name in MESSAGES else ())
             entry = _entry_of(node, roles)
             if entry:
                 yield entry
@@ -88,8 +90,8 @@ def texts_of_module(tree: ast.Module) -> Iterator[Entry]:
 def _named_texts(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[Entry]:
     """Yield the templates that the function gives a name before it makes a message of them."""
     nodes = list(ast.walk(function))
-    calls = (node for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.args)
-    used = {node.args[0].id for node in calls if node.func.id in MESSAGES and isinstance(node.args[0], ast.Name)}  # type: ignore[attr-defined]
+    calls = (node for node in nodes if isinstance(node, ast.Call) and node.args and _name_called(node) in MESSAGES)
+    used = {node.args[0].id for node in calls if isinstance(node.args[0], ast.Name)}
     for node in nodes:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id in used:
             branches = [node.value.body, node.value.orelse] if isinstance(node.value, ast.IfExp) else [node.value]
@@ -134,6 +136,12 @@ def _entry_of(call: ast.Call, roles: tuple[str, ...]) -> Entry | None:
     text, plural = given.get("text", ""), given.get("plural", "")
     flags = frozenset({"python-format"}) if placeholders(text + plural) else frozenset()
     return Entry(Key(text, given.get("context", "")), plural, flags=flags) if text else None
+
+
+def _name_called(call: ast.Call) -> str:
+    """Return the name of the function or class, also of one that is called through its module."""
+    called = call.func
+    return called.id if isinstance(called, ast.Name) else called.attr if isinstance(called, ast.Attribute) else ""
 
 
 def _name(path: Path, root: Path) -> str:

@@ -42,7 +42,8 @@ def read_log(kernel: Kernel, *, tail: int | None, app: str = "") -> tuple[bytes,
     if reply.status == 404:
         return None
     if reply.status != 200:
-        raise NodeUnreachable(f"{address.url} answered {reply.status}: {reply.content[:200]!r}")
+        text = "{address} answered {status}: {answer}"
+        raise NodeUnreachable(text, address=address.url, status=reply.status, answer=repr(reply.content[:200]))
     return reply.content, reply.is_cut
 
 

@@ -90,8 +90,8 @@ def _resolved(host: str) -> str:
     try:
         return socket.gethostbyname(host)
     except OSError as error:
-        message = f"The other agent {host!r} has no address here: {error}."
-        raise StartFailed(message, code="cluster-network-failed") from error
+        text = "The other agent {host} has no address here: {error}."
+        raise StartFailed(text, host=repr(host), error=str(error), code="cluster-network-failed") from error
 
 
 def _mtu_towards(address: str) -> int:

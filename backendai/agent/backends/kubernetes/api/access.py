@@ -52,9 +52,13 @@ def find_access(kubeconfig: Path | None, context: str = "", *, environ: Mapping[
         said: Any = yaml.safe_load(path.read_text())
         return _of_file(said, path.parent, context)
     except OSError as error:
-        raise BackendError(f"The kubeconfig {path} cannot be read: {error.strerror}.", code=NO_ACCESS) from error
+        raise BackendError(
+            "The kubeconfig {path} cannot be read: {error}.", path=path, error=error.strerror, code=NO_ACCESS
+        ) from error
     except (yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError) as error:
-        raise BackendError(f"The kubeconfig {path} is not usable: {error!s:.200}.", code=NO_ACCESS) from error
+        raise BackendError(
+            "The kubeconfig {path} is not usable: {error}.", path=path, error=str(error)[:200], code=NO_ACCESS
+        ) from error
 
 
 def _of_pod(environ: Mapping[str, str]) -> Access:
@@ -127,7 +131,9 @@ def _from_file(path: Path) -> Callable[[], str]:
             try:
                 kept, read_at = path.read_text().strip(), time.monotonic()
             except OSError as error:
-                raise BackendError(f"The token {path} cannot be read: {error.strerror}.", code=NO_ACCESS) from error
+                raise BackendError(
+                    "The token {path} cannot be read: {error}.", path=path, error=error.strerror, code=NO_ACCESS
+                ) from error
         return kept
 
     return token
@@ -163,7 +169,7 @@ class _Plugin:
             status = json.loads(answer.stdout)["status"]
             self._token = str(status["token"])
         except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError) as error:
-            text = f"The program {command} of the kubeconfig gives no token: {error!s:.200}."
-            raise BackendError(text, code=NO_ACCESS) from error
+            text = "The program {command} of the kubeconfig gives no token: {error}."
+            raise BackendError(text, command=command, error=str(error)[:200], code=NO_ACCESS) from error
         ends = status.get("expirationTimestamp")
         self._until = datetime.fromisoformat(ends).timestamp() - _TOKEN_SECONDS if ends else time.time() + 600

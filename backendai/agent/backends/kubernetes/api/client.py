@@ -100,7 +100,7 @@ class Api:
         try:
             data: bytes = response.read()
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise _silent(error) from error
+            raise silent(error) from error
         finally:
             response.release_conn()
         if response.status >= 300:
@@ -146,7 +146,7 @@ class Api:
                 timeout=urllib3.Timeout(connect=_CONNECT_SECONDS, read=silence or seconds),
             )
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise _silent(error) from error
+            raise silent(error) from error
 
 
 def _answer(response: urllib3.BaseHTTPResponse) -> dict[str, Any]:
@@ -156,7 +156,7 @@ def _answer(response: urllib3.BaseHTTPResponse) -> dict[str, Any]:
             raise _refusal(response.status, data)
         found: dict[str, Any] = json.loads(data or b"{}")
     except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-        raise _silent(error) from error
+        raise silent(error) from error
     finally:
         response.release_conn()
     return found
@@ -169,12 +169,15 @@ def _refusal(status: int, data: bytes) -> BackendError:
     except (ValueError, AttributeError):
         reason, message = "", data.decode(errors="replace").strip()[:300]
     if status in _BUSY or status >= 500:
-        return BackendError(f"The Kubernetes API is busy ({status}): {message}", code=UNREACHABLE)
+        return BackendError(
+            "The Kubernetes API is busy ({status}): {message}", status=status, message=message, code=UNREACHABLE
+        )
     return ApiError(status, reason, message)
 
 
-def _silent(error: Exception) -> BackendError:
-    return BackendError(f"The Kubernetes API does not answer: {error!s:.300}", code=UNREACHABLE)
+def silent(error: Exception) -> BackendError:
+    """Return the error for a server that gives no answer."""
+    return BackendError("The Kubernetes API does not answer: {error}", error=str(error)[:300], code=UNREACHABLE)
 
 
 def _pause_of(response: urllib3.BaseHTTPResponse, tries: int) -> float:

@@ -15,7 +15,7 @@ from typing import Any
 import aiohttp
 
 from backendai.agent.backends.base import BackendError, KernelGone
-from backendai.agent.backends.kubernetes.api.client import UNREACHABLE, Api
+from backendai.agent.backends.kubernetes.api.client import UNREACHABLE, Api, silent
 from backendai.agent.backends.kubernetes.api.names import MAIN
 
 _OPEN_SECONDS = 20.0
@@ -97,7 +97,9 @@ async def _output(api: Api, pod: str, command: Sequence[str], seconds: float, li
             finally:
                 await running.close()
     except TimeoutError as error:
-        raise BackendError(f"A command in the pod took longer than {seconds:g} s.", code=UNREACHABLE) from error
+        raise BackendError(
+            "A command in the pod took longer than {seconds} s.", seconds=f"{seconds:g}", code=UNREACHABLE
+        ) from error
     return bytes(seen[:limit]), running.exit_code
 
 
@@ -111,12 +113,13 @@ async def log_of(api: Api, pod: str, query: dict[str, str]) -> AsyncGenerator[by
             if answer.status in (400, 404):
                 return
             if answer.status >= 300:
-                text = (await answer.text())[:300]
-                raise BackendError(f"The Kubernetes API refused a log ({answer.status}): {text}")
+                words = (await answer.text())[:300]
+                text = "The Kubernetes API refused a log ({status}): {words}"
+                raise BackendError(text, status=answer.status, words=words)
             async for piece in answer.content.iter_any():
                 yield piece
     except (aiohttp.ClientError, OSError, TimeoutError) as error:
-        raise BackendError(f"The Kubernetes API does not answer: {error!s:.200}", code=UNREACHABLE) from error
+        raise silent(error) from error
     finally:
         await session.close()
 
@@ -145,10 +148,12 @@ async def _connect(
         await session.close()
         if error.status in (404, 400, 409, 500):  # 500: the kubelet does not know the container
             raise KernelGone(_GONE) from error
-        raise BackendError(f"The Kubernetes API refused a stream ({error.status}): {error.message}") from error
+        raise BackendError(
+            "The Kubernetes API refused a stream ({status}): {words}", status=error.status, words=error.message
+        ) from error
     except (aiohttp.ClientError, OSError, TimeoutError) as error:
         await session.close()
-        raise BackendError(f"The Kubernetes API does not answer: {error!s:.200}", code=UNREACHABLE) from error
+        raise silent(error) from error
     except BaseException:
         await session.close()
         raise

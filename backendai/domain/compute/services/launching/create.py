@@ -45,8 +45,7 @@ def check_disk() -> None:
     free = shutil.disk_usage(Path(connection.settings_dict["NAME"]).parent).free
     if free < settings.DISK_RESERVE:
         raise StorageFull(
-            "The portal's disk has {left} left, and launches need {needed}. Its "
-            "administrators must free space.",
+            "The portal's disk has {left} left, and launches need {needed}. Its administrators must free space.",
             left=format_size(free),
             needed=format_size(settings.DISK_RESERVE),
             free=free,
