@@ -23,7 +23,7 @@ class SteadyScheduler(Scheduler):
         for entry in early:
             entry.last_run_at = entry.default_now() - entry.schedule.run_every
         if early:
-            self._heap = None  # it is filled anew, by the times above
+            self.populate_heap()  # anew, by the times above
         return float(super().tick(*args, **kwargs))
 
 

@@ -81,7 +81,7 @@ class ShellSession(asyncssh.SSHServerSession[bytes]):
 
     def session_started(self) -> None:
         """Start the program."""
-        told = {_text(name): _text(value) for name, value in self._channel._env.items()}
+        told = {_text(name): _text(value) for name, value in self._channel.get_environment_bytes().items()}
         self._question["env"] = told | self._question.get("env", {})
         self._task = asyncio.get_running_loop().create_task(self._open())
 

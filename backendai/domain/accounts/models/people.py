@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from django.contrib.auth.base_user import AbstractBaseUser, BaseUserManager
@@ -51,7 +52,7 @@ class UserManager(BaseUserManager.from_queryset(UserQuerySet)):  # type: ignore[
         """Create a user; the address is stored in lower case. Without a password the user cannot sign in by one."""
         user = self.model(email=email.strip().lower(), **fields)
         user.set_password(password)
-        user.save(using=self._db)
+        user.save(using=self.db)
         return user
 
     def create_superuser(self, email: str, password: str | None = None, **fields: Any) -> User:
@@ -105,12 +106,18 @@ class User(HeldToPolicy, AbstractBaseUser, PermissionsMixin):
     def __str__(self) -> str:
         return self.email
 
-    def _get_session_auth_hash(self, secret: Any = None) -> str:
+    def get_session_auth_hash(self) -> str:
         """Return the hash that a login's cookie must match; a new password or version ends the login.
 
         Version 0 gives Django's own hash.
         """
-        plain: str = super()._get_session_auth_hash(secret=secret)  # type: ignore[misc]
+        return self._of_version(super().get_session_auth_hash())
+
+    def get_session_auth_fallback_hash(self) -> Iterator[str]:
+        """Yield the hashes by former secret keys, which a login's cookie may match as well."""
+        yield from map(self._of_version, super().get_session_auth_fallback_hash())
+
+    def _of_version(self, plain: str) -> str:
         return f"{plain}.{self.credentials_version}" if self.credentials_version else plain
 
     @property

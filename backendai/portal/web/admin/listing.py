@@ -12,7 +12,7 @@ from django.core.paginator import EmptyPage, Paginator
 from django.db import models
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponseBase, StreamingHttpResponse
-from django.utils.functional import Promise
+from django.utils.functional import Promise, cached_property
 from django.utils.text import slugify
 from django.utils.translation import gettext_lazy as _l
 from django.utils.translation import override
@@ -106,13 +106,11 @@ class PanelFilter(django_filters.FilterSet):
 
     q = django_filters.CharFilter(method="search", label=_l("Search"))
 
-    @property
+    @cached_property
     def form(self) -> forms.Form:
         """The filter form, translated into the language of the page."""
-        is_new = not hasattr(self, "_form")
         form: forms.Form = super().form
-        if is_new:
-            say_in_words(form)
+        say_in_words(form)
         return form
 
     @property

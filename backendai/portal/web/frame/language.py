@@ -10,7 +10,6 @@ from django.http import HttpRequest, HttpResponseBase
 from django.middleware.locale import LocaleMiddleware
 from django.utils import translation
 from django.utils.cache import patch_vary_headers
-from django.utils.translation.trans_real import get_languages
 
 from backendai.base.texts.languages import language_asked_for
 from backendai.domain.accounts.models import User
@@ -39,4 +38,4 @@ class Language(LocaleMiddleware):
 def _chosen(request: HttpRequest) -> str:
     user = getattr(request, "user", None)
     own = user.language if isinstance(user, User) else ""
-    return own if own in get_languages() else translation.get_language_from_request(request)
+    return own if own in dict(settings.LANGUAGES) else translation.get_language_from_request(request)

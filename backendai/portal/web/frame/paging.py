@@ -59,8 +59,7 @@ class LongPaginator(Paginator):
         self._keys = keys
         self._found = list(self._keys[: MOST_COUNTED + 1]) if number is None else None
         self.is_cut = self._found is not None and len(self._found) > MOST_COUNTED
-        known = min(MOST_COUNTED, len(self._found)) if self._found is not None else number
-        self.__dict__["count"] = known
+        self.count = number if number is not None else min(MOST_COUNTED, len(self._found or ()))
 
     def page(self, number: int | str) -> Page:
         """Return one page with its rows."""
@@ -68,4 +67,4 @@ class LongPaginator(Paginator):
         first = (number - 1) * self.per_page
         part = slice(first, min(first + self.per_page, self.count))
         keys = list(self._keys[part] if self._found is None else self._found[part])
-        return self._get_page(self._read(keys), number, self)  # type: ignore[attr-defined]
+        return Page(self._read(keys), number, self)

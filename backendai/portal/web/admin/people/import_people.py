@@ -57,9 +57,8 @@ class ImportPage(PanelPage, TemplateView):
             return self._done(content) if confirmed else self._preview(content)
         except UserError as error:
             if not form.errors or confirmed:
-                form = FileForm()
-                form.cleaned_data, form._errors = {}, forms.utils.ErrorDict()  # type: ignore[attr-defined]
-                form.is_bound = True
+                form = FileForm({})
+                form.errors.clear()  # nobody is told of the file that is not in it
                 show_error(form, error)
             return self.render_to_response(self.get_context_data(form=form), status=422)
 

@@ -195,8 +195,8 @@ class PanelGroupForm(GroupForm, EditForm):
         _check_default("environ", said)
         return said
 
-    def _post_clean(self) -> None:
-        """Combine the defaults into ``session_defaults``, then let the model validate."""
+    def clean(self) -> dict[str, Any]:
+        """Combine the defaults into ``session_defaults``, which the model then validates."""
         said = self.cleaned_data
         timeout = said.get("default_batch_timeout")
         defaults = {
@@ -206,7 +206,7 @@ class PanelGroupForm(GroupForm, EditForm):
             "environ": said.get("default_environ") or None,
         }
         self.instance.session_defaults = {name: value for name, value in defaults.items() if value is not None}
-        super()._post_clean()  # type: ignore[misc]
+        return super().clean()
 
     def add_error(self, field: str | None, error: Any) -> None:
         """Add the error; one of ``session_defaults`` is shown above the form, as its text names the default."""

@@ -40,10 +40,11 @@ class EnvironmentFields(forms.Form):
     environ = VariablesField(required=False, label=_("Environment variables"))
     emptied = NamesField(required=False)
 
-    def _clean_fields(self) -> None:
+    def full_clean(self) -> None:
+        """Validate the form; the names of emptied variables are known before the variables are read."""
         names = self["emptied"].value()
         cast(Any, self.fields["environ"]).emptied = frozenset(names if isinstance(names, list) else ())
-        super()._clean_fields()  # type: ignore[misc]
+        super().full_clean()
 
     def offer_images(self, user: User) -> None:
         """Offer the images that this user may use. Keeps the field for a typed name if the site allows it."""
