@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 from django.core import signing
@@ -135,3 +136,13 @@ def test_it_tells_ipv4_addresses_apart_on_a_socket_for_both(now: datetime) -> No
 def test_it_keeps_nothing_that_was_typed(cast: Cast) -> None:
     sign_in("/login/", "my-password-by-mistake", "wrong")
     assert not any("password" in str(row) for row in LoginCount.objects.values_list())
+
+
+def test_a_login_outlives_a_new_secret_key_but_no_new_password(cast: Cast, settings: Any) -> None:
+    cast.dana.credentials_version = 2
+    before = cast.dana.get_session_auth_hash()
+    settings.SECRET_KEY_FALLBACKS, settings.SECRET_KEY = [settings.SECRET_KEY], "k" * 50
+    assert before != cast.dana.get_session_auth_hash()
+    assert list(cast.dana.get_session_auth_fallback_hash()) == [before]
+    cast.dana.credentials_version = 3
+    assert before not in cast.dana.get_session_auth_fallback_hash()
