@@ -65,7 +65,7 @@ class SystemSessionBody(SshWayBody):
     )
 
 
-class SshKeyRequest(StrictSerializer):
+class SessionSshKeyRequest(StrictSerializer):
     """Whether to replace the key, which revokes the old one."""
 
     renew = serializers.BooleanField(default=False)
@@ -132,11 +132,11 @@ class SessionSshKeyView(GenericAPIView[Any]):
     serializer_class = SshPrivateKeyBody
     token_scopes = (Scope.SESSIONS,)
 
-    @extend_schema(request=SshKeyRequest, responses={200: SshPrivateKeyBody})
+    @extend_schema(request=SessionSshKeyRequest, responses={200: SshPrivateKeyBody})
     def post(self, request: Request, session_id: UUID) -> Response:
         """Return the private key, or with ``renew`` a new one; for the owner only."""
         session = get_object_or_404(ComputeSession.objects.visible_to(user_of(request)), pk=session_id)
-        wish = SshKeyRequest(data=request.data)
+        wish = SessionSshKeyRequest(data=request.data)
         wish.is_valid(raise_exception=True)
         private, fingerprint = key_of(user_of(request), session, renew=wish.validated_data["renew"])
         return Response(SshPrivateKeyBody({"private_key": private, "fingerprint": fingerprint}).data)
