@@ -17,7 +17,7 @@ from backendai.agent.guest.code.checking import ChangeSignal
 from backendai.agent.guest.code.interpreter import InterpreterFailed
 from backendai.agent.guest.code.journal import Journal, RunLog
 from backendai.agent.guest.code.run import FINISHED, RUNNING, Run, new_record
-from backendai.agent.guest.following import Follower
+from backendai.agent.guest.follower import Follower
 from backendai.agent.guest.guest import Guest
 from tests.patience import patient
 

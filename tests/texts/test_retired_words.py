@@ -128,3 +128,22 @@ def test_no_document_has_a_word_that_the_glossary_retires() -> None:
 
 def _offending(text: str, words: list[str]) -> list[str]:
     return [f"{found} in {line.strip()[:160]!r}" for line in text.splitlines() if (found := uses(line, words))]
+
+
+def retired_names() -> set[str]:
+    section = (ROOT / "docs" / "glossary.md").read_text().partition("## Names of modules and classes")[2]
+    cells = re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)
+    return {word for cell in cells for word in re.findall(r"`(\w+)`", cell)}
+
+
+def test_no_module_and_no_public_class_has_a_retired_name() -> None:
+    retired = retired_names()
+    assert "picture" in retired
+    offenders = []
+    for path in sorted((ROOT / "backendai").rglob("*.py")):
+        classes = [node.name for node in ast.parse(path.read_text()).body if isinstance(node, ast.ClassDef)]
+        for name in [path.stem, *(name for name in classes if not name.startswith("_"))]:
+            words = {word.lower().removesuffix("s") for word in re.findall(r"[A-Z]?[a-z0-9]+", name)}
+            if words & (retired | {word.removesuffix("s") for word in retired}):
+                offenders.append(f"{path.relative_to(ROOT)}: {name}")
+    assert not offenders, "\n".join(offenders)

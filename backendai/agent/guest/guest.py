@@ -16,7 +16,7 @@ from backendai.agent.guest.code.checking import LARGEST_CODE, ChangeSignal, Refu
 from backendai.agent.guest.code.contexts import Context, Starter
 from backendai.agent.guest.code.journal import MOST_BYTES, MOST_RUNS, Journal
 from backendai.agent.guest.code.run import ENDED, LOST, QUEUED, WAITING_INPUT, Run, new_record
-from backendai.agent.guest.following import Follower, beginning_of
+from backendai.agent.guest.follower import Follower, beginning_of
 from backendai.agent.guest.home import answers as home_files
 from backendai.agent.guest.home.contents import FileRefused
 from backendai.agent.guest.home.items import encoded

@@ -18,7 +18,7 @@ from backendai.domain.storage.file_origins import folders_at
 from backendai.gates.appproxy import output_page, pages
 from backendai.gates.appproxy.endpoints.common import is_common
 from backendai.gates.appproxy.endpoints.handler import EndpointHandler
-from backendai.gates.appproxy.file_door import FileHandler, entered
+from backendai.gates.appproxy.file_handler import FileHandler, entered
 from backendai.gates.appproxy.guard import AppGuard
 from backendai.gates.appproxy.headers import comes_from_elsewhere, own_cookies, set_cookie
 from backendai.gates.appproxy.hosts import app_host

@@ -18,7 +18,7 @@ from backendai.domain.compute.services.records.traffic import meter
 from backendai.gates.appproxy.connection_limits import LimitedHandler, LimitedServer
 from backendai.gates.appproxy.endpoints.handler import EndpointHandler
 from backendai.gates.appproxy.endpoints.service import Endpoints, usual_name
-from backendai.gates.appproxy.file_door import FileHandler
+from backendai.gates.appproxy.file_handler import FileHandler
 from backendai.gates.appproxy.file_relay import FileRelay
 from backendai.gates.appproxy.guard import AppGuard
 from backendai.gates.appproxy.handler import AppHandler

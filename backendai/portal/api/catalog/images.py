@@ -22,7 +22,7 @@ from backendai.domain.catalog.models import Image
 from backendai.domain.compute.services.images.own_images import delete_own_image
 from backendai.portal.api.catalog.image_bodies import ImageBody, ImageChange, image_values
 from backendai.portal.api.frame.authentication import user_of
-from backendai.portal.api.frame.filters import FiltersAskedFor, ImageFilter
+from backendai.portal.api.frame.filters import ImageFilter, RequestedFilters
 from backendai.portal.api.frame.paging import ByName
 from backendai.portal.api.frame.permissions import SuperadminsWrite
 
@@ -33,7 +33,7 @@ class ImageList(ListAPIView[Image]):
     queryset = Image.objects.none()
     serializer_class = ImageBody
     pagination_class = ByName
-    filter_backends = [FiltersAskedFor]
+    filter_backends = [RequestedFilters]
     filterset_class = ImageFilter
 
     def get_queryset(self) -> QuerySet[Image]:

@@ -20,7 +20,7 @@ from backendai.domain.catalog.builds import retry_build
 from backendai.domain.catalog.services import BUILD_JOB
 from backendai.domain.catalog.tags import try_removal_again
 from backendai.portal.api.frame.authentication import superadmin_of, user_of
-from backendai.portal.api.frame.filters import FiltersAskedFor, JobFilter
+from backendai.portal.api.frame.filters import JobFilter, RequestedFilters
 from backendai.portal.api.frame.paging import NewestFirst
 
 
@@ -45,7 +45,7 @@ class JobList(ListAPIView[BackgroundJob]):
     queryset = BackgroundJob.objects.none()
     serializer_class = JobBody
     pagination_class = NewestFirst
-    filter_backends = [FiltersAskedFor]
+    filter_backends = [RequestedFilters]
     filterset_class = JobFilter
 
     def get_queryset(self) -> QuerySet[BackgroundJob]:

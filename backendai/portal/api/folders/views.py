@@ -39,7 +39,7 @@ from backendai.portal.api.folders.bodies import (
     FolderRestoreRequest,
 )
 from backendai.portal.api.frame.authentication import user_of
-from backendai.portal.api.frame.filters import FiltersAskedFor
+from backendai.portal.api.frame.filters import RequestedFilters
 from backendai.portal.api.frame.idempotency import idempotency_key
 from backendai.portal.api.frame.paging import ByName
 
@@ -82,7 +82,7 @@ class FolderList(ListAPIView[Folder]):
     serializer_class = FolderBody
     pagination_class = ByName
     filterset_class = FolderFilter
-    filter_backends = [FiltersAskedFor]
+    filter_backends = [RequestedFilters]
     token_scopes = (Scope.FOLDERS,)
 
     def get_queryset(self) -> QuerySet[Folder]:

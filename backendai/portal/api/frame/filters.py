@@ -17,7 +17,7 @@ from backendai.domain.compute.status import LIVE, Outcome, Phase, Status
 from backendai.domain.planning.steps import messages_of
 
 
-class FiltersAskedFor(filters.DjangoFilterBackend):
+class RequestedFilters(filters.DjangoFilterBackend):
     """A filter backend that builds its form only for requests with filters in the query.
 
     Building it costs as much as authentication.

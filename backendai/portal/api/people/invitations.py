@@ -19,7 +19,7 @@ from backendai.domain.accounts.models import Invitation
 from backendai.domain.accounts.scopes import Scope
 from backendai.domain.accounts.services import Invitee, invite, revoke_invitation
 from backendai.portal.api.frame.authentication import user_of
-from backendai.portal.api.frame.filters import FiltersAskedFor
+from backendai.portal.api.frame.filters import RequestedFilters
 from backendai.portal.api.frame.named import policy_named, project_named
 from backendai.portal.api.frame.paging import NewestFirst
 from backendai.portal.api.people.bodies import InvitationBody, InvitationRequest, NewInvitationBody
@@ -33,7 +33,7 @@ class InvitationList(ListAPIView[Invitation]):
     serializer_class = InvitationBody
     pagination_class = NewestFirst
     filterset_class = InvitationFilter
-    filter_backends = [FiltersAskedFor]
+    filter_backends = [RequestedFilters]
     token_scopes = (Scope.ADMIN,)
 
     def get_queryset(self) -> QuerySet[Invitation]:

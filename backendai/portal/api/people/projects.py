@@ -27,7 +27,7 @@ from backendai.domain.accounts.services import (
     set_member_role,
 )
 from backendai.portal.api.frame.authentication import user_of
-from backendai.portal.api.frame.filters import FiltersAskedFor
+from backendai.portal.api.frame.filters import RequestedFilters
 from backendai.portal.api.frame.named import domain_named, policy_named, with_rows
 from backendai.portal.api.frame.paging import ByName, NewestFirst
 from backendai.portal.api.frame.versions import check_seen, tag_of
@@ -49,7 +49,7 @@ class ProjectList(ListAPIView[Project]):
     serializer_class = ProjectDetail
     pagination_class = ByName
     filterset_class = ProjectFilter
-    filter_backends = [FiltersAskedFor]
+    filter_backends = [RequestedFilters]
     token_scopes = (Scope.ADMIN,)
 
     def get_queryset(self) -> QuerySet[Project]:

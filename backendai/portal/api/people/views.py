@@ -20,7 +20,7 @@ from backendai.domain.accounts.scopes import Scope
 from backendai.domain.accounts.services import NewUser, change_user, create_user, set_password, set_user_active
 from backendai.domain.compute.services.launching.purging import purge_user
 from backendai.portal.api.frame.authentication import user_of
-from backendai.portal.api.frame.filters import FiltersAskedFor
+from backendai.portal.api.frame.filters import RequestedFilters
 from backendai.portal.api.frame.named import domain_named, policy_named, project_named, with_rows
 from backendai.portal.api.frame.paging import NewestFirst
 from backendai.portal.api.frame.versions import check_seen, tag_of
@@ -41,7 +41,7 @@ class UserList(ListAPIView[User]):
     serializer_class = UserBody
     pagination_class = ByEmail
     filterset_class = UserFilter
-    filter_backends = [FiltersAskedFor]
+    filter_backends = [RequestedFilters]
     token_scopes = (Scope.ADMIN,)
 
     def get_queryset(self) -> QuerySet[User]:

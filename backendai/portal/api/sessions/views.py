@@ -28,7 +28,7 @@ from backendai.domain.compute.services.life.ending_many import EndedMany, Refusa
 from backendai.domain.pipelines.services.single import launch_with_retries
 from backendai.domain.planning.steps import shown_steps
 from backendai.portal.api.frame.authentication import signing_pair, user_of
-from backendai.portal.api.frame.filters import FiltersAskedFor, HistoryFilter, SessionFilter
+from backendai.portal.api.frame.filters import HistoryFilter, RequestedFilters, SessionFilter
 from backendai.portal.api.frame.idempotency import idempotency_key
 from backendai.portal.api.frame.paging import NewestFirst
 from backendai.portal.api.frame.parsing import MomentField, StrictSerializer
@@ -266,7 +266,7 @@ class SessionList(ListAPIView[ComputeSession]):
     serializer_class = SessionBody
     pagination_class = NewestFirst
     filterset_class = SessionFilter
-    filter_backends = [FiltersAskedFor]
+    filter_backends = [RequestedFilters]
     token_scopes = (Scope.SESSIONS,)
     launches = True
 
@@ -424,7 +424,7 @@ class SessionHistory(ListAPIView[SchedulingRecord]):
     serializer_class = RecordBody
     pagination_class = NewestFirst
     filterset_class = HistoryFilter
-    filter_backends = [FiltersAskedFor, OrderingFilter]
+    filter_backends = [RequestedFilters, OrderingFilter]
     ordering_fields = ["created_at", "updated_at"]
     ordering = ["-created_at"]
 
