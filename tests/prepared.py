@@ -23,6 +23,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 ROOT = Path(__file__).resolve().parents[1]
 CACHE = ROOT / "var" / "test"
+STAMP = ".collected-from"
 
 
 @contextmanager
@@ -69,16 +70,19 @@ def take_assets(target: Path) -> None:
 def keep_assets(source: Path) -> None:
     """Keep the assets of a platform for the next one, unless they are the same."""
     with locked("assets") as folder:
-        kept, stamp = folder / "assets", ".collected-from"
-        if kept.is_dir() and (kept / stamp).read_bytes() == (source / stamp).read_bytes():
+        kept = folder / "assets"
+        if kept.is_dir() and (kept / STAMP).read_bytes() == (source / STAMP).read_bytes():
             return
         shutil.rmtree(kept, ignore_errors=True)
         shutil.copytree(source, kept, copy_function=_share)
 
 
 def _share(source: str, target: str) -> None:
-    # Assets are replaced and never written in place. Another file system, such as the small disk of the chaos tests,
-    # gets a copy.
+    # Assets are replaced, so a link is enough; their stamp and compressed forms are written in place. Another file
+    # system, such as the small disk of the chaos tests, gets a copy.
+    if source.endswith((STAMP, ".gz")):
+        shutil.copy2(source, target)
+        return
     try:
         os.link(source, target)
     except OSError as error:

@@ -118,7 +118,9 @@ def test_what_one_session_trains_another_reads_and_a_colleague_cannot_write(lab:
     )
     assert too_much.status_code in (400, 403, 409, 422), too_much.text
     for agent in (lab.first, lab.second):
-        reader = lab.launch(bob, f"read-{agent}", agent, mounts=[{"folder": folder, "rights": "view"}])
+        reader = lab.launch(
+            bob, f"read-{agent}", agent, mounts=[{"folder": folder, "target": "corpus", "rights": "view"}]
+        )
         with bob.terminal(reader["id"]) as terminal:
             terminal.run("cat ~/corpus/model.txt", "weights-42")
             for attempt in ("echo x > ~/corpus/model.txt", "rm -f ~/corpus/model.txt", "mkdir ~/corpus/d"):
