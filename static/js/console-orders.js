@@ -92,7 +92,9 @@ window.portal = window.portal || {};
       },
       withdraw: (runId) => save({ unsent: state.unsent.filter((one) => one.run_id !== runId) }),
       attach: (after) => {
-        socket.send(JSON.stringify({ type: "attach", after }));
+        // Code that is sent now may have ended before its events are read: it is asked for by name.
+        const unsent = Object.fromEntries(state.unsent.map((run) => [run.run_id, 0]));
+        socket.send(JSON.stringify({ type: "attach", after: { ...unsent, ...after } }));
         isReady = true;
         sendNext();
       },

@@ -188,6 +188,23 @@ async def test_of_many_runs_only_those_with_something_new_are_read_again(
     following.cancel()
 
 
+@pytest.mark.parametrize(("after", "told"), [({"r1": 0}, ["r1", "r2"]), ({"r2": 0}, ["r2"]), ({}, [])])
+async def test_a_run_that_has_ended_since_the_reader_read_the_list_is_told(
+    tmp_path: Path, after: dict[str, int], told: list[str]
+) -> None:
+    changes, journal, runs = ChangeSignal(), Journal(tmp_path), dict[str, Run]()
+    for number in range(3):
+        run = runs[f"r{number}"] = Run(journal, new_record(number + 1, order_of(f"r{number}")), changes.tell)
+        run.move(RUNNING)
+        run.move(FINISHED, exit_code=0)
+    reader = Reader()
+    following = asyncio.create_task(Follower(runs, after, reader).follow(changes))  # type: ignore[arg-type]
+    await reader.until(len(told))
+    await asyncio.sleep(0)
+    assert [one["run_id"] for one in reader.lines] == told
+    following.cancel()
+
+
 class Gone(GuestPlace):
     """A kernel whose folder is removed while its guest is to be started."""
 

@@ -22,8 +22,13 @@ class Follower:
         self._number = 0
 
     async def follow(self, changes: ChangeSignal) -> None:
-        """Send until the reader disconnects. Skips runs that have already ended, unless they are in ``after``."""
-        seen = {key: -1 for key, run in self._runs.items() if key in self._after or not run.has_ended}
+        """Send until the reader disconnects. Skips runs that have already ended, unless they are in ``after`` or newer
+        than all there: such a run has begun and ended since the reader read the list of runs."""
+        known = [run.number for key, run in self._runs.items() if key in self._after]
+        newest = max(known, default=max((run.number for run in self._runs.values()), default=0))
+        seen = {
+            key: -1 for key, run in self._runs.items() if key in self._after or not run.has_ended or run.number > newest
+        }
         self._number = max((run.number for run in self._runs.values()), default=0)
         while True:
             for run in [run for run in self._runs.values() if run.number > self._number]:
