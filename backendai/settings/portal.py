@@ -111,7 +111,7 @@ MIDDLEWARE = [
     "backendai.portal.http.request_ids.identify_requests",
     "backendai.portal.http.database_away.AnswerWhileAway",
     "backendai.portal.http.null_bytes.RefuseNullBytes",
-    "backendai.ops.run.app_hosts.RefuseAppHosts",
+    "backendai.portal.http.app_hosts.RefuseAppHosts",
     "backendai.base.db.per_request.keep_for_request",
     "django.middleware.security.SecurityMiddleware",
     "backendai.portal.http.static_files.serve_files",
@@ -309,7 +309,7 @@ SPECTACULAR_SETTINGS = {
     "ENUM_NAME_OVERRIDES": {
         "UserRole": "backendai.domain.accounts.models.User.Role",
         "MemberRole": "backendai.domain.accounts.models.Membership.Role",
-        "IdleCheckerKind": "backendai.domain.cluster.models.groups.IdleChecker.Kind",
+        "IdleCheckerKind": "backendai.domain.cluster.models.IdleChecker.Kind",
         "TemplateScope": "backendai.domain.templates.models.Template.Scope",
         "InvitationState": "backendai.domain.accounts.models.Invitation.State",
     },

@@ -205,7 +205,7 @@ def _read_definition(
     named = {"runtime_path": source.labels.get(_RUNTIME, ""), "socket": socket}
     before: Any = said.get("prestart", [])
     if not isinstance(before, list) or not all(_is_command(one) for one in before):
-        text = "The image's definition of {service} has something before its start that is no command."
+        text = "The image's definition of {service} has a prestart entry that is not a command."
         raise BadDefinition(text, service=service)
     filled = _with_arguments([_filled(word, ports, named) for word in command], words)
     first = [[_filled(word, ports, named) for word in one] for one in before]

@@ -23,7 +23,7 @@ class Follower:
 
     async def follow(self, changes: ChangeSignal) -> None:
         """Send until the reader disconnects. Skips runs that have already ended, unless they are in ``after`` or newer
-        than all there: such a run has begun and ended since the reader read the list of runs."""
+        than all there: it started and ended after the reader read the list of runs."""
         known = [run.number for key, run in self._runs.items() if key in self._after]
         newest = max(known, default=max((run.number for run in self._runs.values()), default=0))
         seen = {

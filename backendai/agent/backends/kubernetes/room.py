@@ -29,7 +29,7 @@ def thousandths(text: object) -> int:
     try:
         return int(Decimal(said.removesuffix(unit)) * factor * MILLI)
     except (InvalidOperation, OverflowError) as error:
-        raise ValueError(f"{text!r} is no amount") from error
+        raise ValueError(f"{text!r} is not an amount") from error
 
 
 _KEPT_SECONDS = 25.0
