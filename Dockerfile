@@ -1,5 +1,5 @@
 # The image of every process of the platform: portal, workers, agent.
-#   docker build -t backendai-portal .
+#   docker compose build
 #   bin/build-images --only portal     without a registry: on the Debian base of the kernel images, with this machine's
 #                                      package index, proxy and certificates
 # What belongs to the building site (package sources, index, certificates) comes as optional secrets, which are
@@ -24,16 +24,17 @@ RUN --mount=type=secret,id=pip-conf,target=/etc/pip.conf,mode=0444 \
 
 FROM ${BASE}
 USER root
-# For agents: the rules that keep sessions off the machine's own services, and the tools that sessions get from it.
+# For agents: the rules that keep sessions off the machine's own services, and the tools that sessions get from it. For
+# backup and restore: the programs of PostgreSQL.
 RUN --mount=type=secret,id=apt-sources,target=/etc/apt/sources.list.d/debian.sources,mode=0444 \
     --mount=type=secret,id=apt-conf,target=/etc/apt/apt.conf.d/99site,mode=0444 \
     --mount=type=secret,id=ca,target=/run/secrets/ca,mode=0444 \
     apt-get update \
  && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
-      e2fsprogs iptables openssh-client openssh-sftp-server rsync tmux \
+      e2fsprogs iptables openssh-client openssh-sftp-server postgresql-client rsync tmux \
  && rm -rf /var/lib/apt/lists/*
 COPY --from=packages /venv /venv
-COPY manage.py requirements.txt /app/
+COPY manage.py requirements.txt LICENSE NOTICE CHANGELOG.md SECURITY.md /app/
 COPY backendai /app/backendai
 COPY templates /app/templates
 COPY static /app/static
@@ -46,9 +47,17 @@ ENV PATH=/venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin 
     BACKENDAI_DATA=/data \
     HOME=/data
 # Last, so that another commit costs no other step: --build-arg COMMIT=$(git rev-parse HEAD) --build-arg DATE=$(date -u +%F)
+# --build-arg SOURCE=$(git remote get-url origin)
 ARG COMMIT=
 ARG DATE=
+ARG SOURCE=
 ENV BACKENDAI_BUILD_COMMIT=${COMMIT} BACKENDAI_BUILD_DATE=${DATE}
+LABEL org.opencontainers.image.title="Backend.AI portal" \
+      org.opencontainers.image.version="1.0.0" \
+      org.opencontainers.image.revision="${COMMIT}" \
+      org.opencontainers.image.created="${DATE}" \
+      org.opencontainers.image.source="${SOURCE}" \
+      org.opencontainers.image.licenses="Apache-2.0"
 WORKDIR /app
 USER 1000:1000
 ENTRYPOINT []

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TextIO
 
+from backendai.base.process.packages import install_command
 from images.builder.progress import Failure
 
 REGISTRY_ANSWER_TIMEOUT = 20  # seconds until a registry must have said anything
@@ -107,7 +108,9 @@ def find_engine(log: TextIO) -> Engine:
     """Return the first docker command here that reaches an engine and can pass secrets to a build."""
     candidates = _docker_commands()
     if not candidates:
-        raise Failure("docker-missing", "There is no docker command here.", "Install it: apt-get install -y docker.io")
+        raise Failure(
+            "docker-missing", "There is no docker command here.", f"Install it: {install_command('docker.io')}"
+        )
     problem = ""
     for cli in candidates:
         answer = _ask(cli, "version", "--format", "{{.Server.Version}}")

@@ -6,6 +6,7 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
+from backendai.base.core.version import VERSION
 from images.builder.progress import Phase
 
 IMAGES = Path(__file__).resolve().parent.parent
@@ -28,7 +29,7 @@ class Recipe:
     @property
     def reference(self) -> str:
         """Return the name under which the engine knows the image."""
-        return f"backendai-{self.name}:latest" if self.content else f"local/backendai-{self.name}:latest"
+        return f"backendai-{self.name}:{VERSION}" if self.content else f"local/backendai-{self.name}:latest"
 
     @property
     def folder(self) -> Path:
@@ -61,7 +62,8 @@ PORTAL = Recipe(
     is_usual=False,
     content=("Dockerfile", "requirements.txt", "manage.py", "backendai", "templates", "static", "locale", "docs"),
 )
-RECIPES = {recipe.name: recipe for recipe in (BASE, PYTHON, SCIENCE, SERVE, PORTAL)}  # parents first
+_IN_A_CLONE = (PORTAL,) if (REPOSITORY / "Dockerfile").exists() else ()  # an installed package has no Dockerfile
+RECIPES = {recipe.name: recipe for recipe in (BASE, PYTHON, SCIENCE, SERVE, *_IN_A_CLONE)}  # parents first
 
 
 def hash_folder(folder: Path, *more: str) -> str:

@@ -1,3 +1,3 @@
 """The platform's version, reported by portal and agents."""
 
-VERSION = "1.0"
+VERSION = "1.0.0"

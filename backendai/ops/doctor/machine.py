@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from backendai.base.process.packages import install_command
 from backendai.ops.doctor.check import Check, ok, problem, warning
 
 _GIB = 2**30
@@ -91,7 +92,7 @@ def programs(find: Callable[[str], str | None] = shutil.which) -> list[Check]:
         if find(program) or find(f"/usr/sbin/{program}"):
             checks.append(ok(program, "is installed"))
         else:
-            checks.append(warning(program, f"is missing: {consequence}", f"apt install {package}"))
+            checks.append(warning(program, f"is missing: {consequence}", install_command(package)))
     return checks
 
 
@@ -107,7 +108,7 @@ def bubblewrap(trial: tuple[str, ...] = _SANDBOX_TRIAL) -> Check:
     """Check that the sandbox of native sessions starts."""
     if not shutil.which(trial[0]):
         message = "is missing: sessions without Docker cannot be isolated"
-        return warning("bubblewrap", message, "apt install bubblewrap")
+        return warning("bubblewrap", message, install_command("bubblewrap"))
     done = subprocess.run(trial, capture_output=True, text=True, timeout=10, check=False)
     if done.returncode:
         reason = done.stderr.strip() or f"exit code {done.returncode}"
@@ -140,5 +141,5 @@ def clock(state: int | None = None, now: float | None = None) -> Check:
         state = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES))
     if state == _UNSYNCHRONISED:
         message = "no time service keeps the clock right; several machines must agree within a few seconds"
-        return warning("clock", message, "apt install chrony (or systemd-timesyncd) on every machine")
+        return warning("clock", message, f"{install_command('chrony')} on every machine")
     return ok("clock", "is kept in time")

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from backendai.agent.backends.base import BackendError
 from backendai.agent.backends.qemu.boot import newest_kernel
 from backendai.agent.backends.qemu.networks.addresses import devices_into
-from backendai.agent.backends.qemu.tools import Tools
+from backendai.agent.backends.qemu.tools import KERNEL, QemuTools
 from backendai.agent.settings.config import read_settings
 from backendai.agent.settings.qemu import OFF
 from backendai.base.core.errors import UserError
+from backendai.base.process.packages import install_command
 from backendai.ops.doctor.check import Check, ok, problem, warning
 
-_INSTALL = "apt install --no-install-recommends"
 # Program, package, and what lacks without it; one that is not here is needed for every start.
 _OPTIONAL = (("skopeo", "images come from the Docker Engine of this machine only"),)
 _BUILDING = ("gcc", "lz4")
@@ -28,16 +28,18 @@ def qemu(environ: Mapping[str, str] = os.environ) -> list[Check]:
         settings = read_settings(environ, {"name": "local"}).machines
     except UserError as error:
         return [problem("qemu", error.message, "see BACKENDAI_QEMU_ROOT in .env.example")]
-    tools = Tools(settings.root)
+    tools = QemuTools(settings.root)
     missing = [*tools.missing(), *(name for name in _BUILDING if tools.find(name) is None)]
-    found = [problem("qemu", f"{', '.join(missing)} is missing", f"{_INSTALL} {' '.join(missing)}")] if missing else []
+    found = (
+        [problem("qemu", f"{', '.join(missing)} is missing", install_command(*missing, lean=True))] if missing else []
+    )
     try:
         found.append(ok("qemu kernel", newest_kernel(settings.root).name))
     except BackendError as error:
-        found.append(problem("qemu kernel", error.message, f"{_INSTALL} linux-image-cloud-amd64"))
+        found.append(problem("qemu kernel", error.message, install_command(KERNEL, lean=True)))
     for name, lacks in _OPTIONAL:
         if tools.find(name) is None:
-            found.append(warning("qemu", f"{name} is missing: {lacks}", f"{_INSTALL} {name}"))
+            found.append(warning("qemu", f"{name} is missing: {lacks}", install_command(name, lean=True)))
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
         text = "/dev/kvm cannot be opened: virtual machines are emulated, 10 to 30 times slower"
         found.append(warning("qemu", text, "enable virtualization, and load kvm_intel or kvm_amd"))

@@ -10,8 +10,8 @@ from django.conf import settings
 
 from backendai.base.process.listeners import is_loopback, reached_at
 from backendai.gates.gateways.site_keys import host_key, public_text
+from backendai.ops.alive import connect_to_gate
 from backendai.ops.doctor.check import Check, ok, problem, warning
-from backendai.ops.tools.gate_check import connect
 
 _NAME = "ssh gate"
 _PATIENCE = 3.0  # seconds; a gate on this machine shows its key within 50 ms
@@ -47,9 +47,9 @@ def _absent(host: str, port: int) -> Check:
 
 async def _key_at(host: str, port: int) -> str:
     """Return the host key of a server; empty if the server shows none. Raises OSError if nothing listens."""
-    # The balancer of docker-compose expects the PROXY protocol of BACKENDAI_SSH_PROXIES, and none of this machine.
+    # The balancer of docker compose expects the PROXY protocol of BACKENDAI_SSH_PROXIES, and none of this machine.
     for says_unknown in (True, False) if settings.SSH_PROXIES else (False,):
-        connection = await asyncio.to_thread(connect, host, port, says_unknown=says_unknown, seconds=_PATIENCE)
+        connection = await asyncio.to_thread(connect_to_gate, host, port, says_unknown=says_unknown, seconds=_PATIENCE)
         with connection, contextlib.suppress(*_NO_KEY):
             connection.setblocking(False)
             async with asyncio.timeout(_PATIENCE):

@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from backendai.ops.run.console import LogFile, Terminal
-from backendai.ops.run.kinship import die_with
+from backendai.ops.run.console import Console, LogFile
+from backendai.ops.run.warm_parent.kinship import die_with
 
 _LONGEST_LINE = 64 * 1024
 
@@ -52,7 +52,7 @@ class Process(Protocol):
 class Child:
     """A running or ended process of a program, with its output."""
 
-    def __init__(self, program: Program, *, terminal: Terminal, logs: Path) -> None:
+    def __init__(self, program: Program, *, terminal: Console, logs: Path) -> None:
         self.program = program
         self.fails = 0
         self.started_at = 0.0

@@ -19,7 +19,7 @@ _TROUBLE = (b"WARNING", b"ERROR", b"CRITICAL")
 _END = (b"Traceback", b"CommandError: ", b"SystemCheckError: ")  # what programs say before they give up
 
 
-class Terminal:
+class Console:
     """The standard output of the supervisor.
 
     If it cannot be written (paused, closed), lines are lost there, but not in the log files. Unless ``verbose``, it

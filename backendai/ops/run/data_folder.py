@@ -16,13 +16,14 @@ from pathlib import Path
 
 from backendai.settings.environment import RUNNING
 
-_STAMP = "prepared"
+STAMP = "prepared"
+DEMO_MARK = "demo"  # a file in the data folder of a demonstration
 _FIRST_ADMIN = "first-admin.json"
 _SQLITE_SUFFIXES = ("", "-wal", "-shm", "-journal")
 _PRIVATE, _PRIVATE_FOLDERS = 0o600, ("logs", "valkey")  # whose programs make files that everybody may read
 
 
-class Refused(Exception):
+class StartRefused(Exception):
     """The platform cannot start with these settings; the message has the reason and the remedy."""
 
 
@@ -43,7 +44,7 @@ def lock(data: Path) -> int:
         data.mkdir(parents=True, exist_ok=True, mode=0o700)
         descriptor = os.open(data / "up.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise Refused(
+        raise StartRefused(
             f"The data folder {data} cannot be used: {error.strerror}. Choose another with --data DIR."
         ) from error
     try:
@@ -51,7 +52,7 @@ def lock(data: Path) -> int:
     except BlockingIOError as error:
         holder = os.read(descriptor, 32).decode().strip() or "unknown"
         os.close(descriptor)
-        raise Refused(
+        raise StartRefused(
             f"The platform already runs on {data} (process {holder}). "
             f"Stop it with: kill {holder}   or choose another folder with --data DIR."
         ) from error
@@ -61,6 +62,22 @@ def lock(data: Path) -> int:
         (data / name).mkdir(exist_ok=True)
         (data / name).chmod(0o700)
     return descriptor
+
+
+def demo_folder(data: Path, host: str) -> Path:
+    """Return the data folder of the demonstration beside ``data``; creates and marks it.
+
+    Raises StartRefused if the folder holds something else, or other machines could reach the demonstration: everybody
+    who reaches it starts programs as this user.
+    """
+    if host not in ("127.0.0.1", "localhost", "::1"):
+        raise StartRefused(f"--demo --host {host}: a demonstration has no passwords; it listens on 127.0.0.1 only.")
+    folder = data.with_name(f"{data.name}-demo")
+    if folder.exists() and any(folder.iterdir()) and not (folder / DEMO_MARK).exists():
+        raise StartRefused(f"{folder} is not a demonstration. Move it away, or choose another folder with --data DIR.")
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    (folder / DEMO_MARK).touch()
+    return folder
 
 
 def make_database_private(database: Path) -> None:
@@ -88,14 +105,14 @@ def fingerprint(roots: Iterable[Path]) -> str:
 def is_prepared(data: Path, stamp: str) -> bool:
     """Return whether the last preparation of this folder was for ``stamp``."""
     try:
-        return (data / _STAMP).read_text() == stamp
+        return (data / STAMP).read_text() == stamp
     except FileNotFoundError:
         return False
 
 
 def mark_prepared(data: Path, stamp: str) -> None:
     """Record that this folder is prepared for ``stamp``."""
-    (data / _STAMP).write_text(stamp)
+    (data / STAMP).write_text(stamp)
 
 
 def say_running(data: Path, told: Mapping[str, str]) -> None:

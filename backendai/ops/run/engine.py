@@ -10,10 +10,12 @@ import socket
 from typing import Any
 from urllib.parse import urlsplit
 
+from backendai.base.process.packages import install_command
+
 _DEFAULT = "unix:///var/run/docker.sock"
 
 
-_ABSENT = "Install and start Docker (apt install docker.io); this user must be in the group docker."
+_ABSENT = f"Install and start Docker ({install_command('docker.io')}); this user must be in the group docker."
 _SILENT = "Start Docker (systemctl start docker), or set DOCKER_HOST to the address where it listens."
 _FORBIDDEN = "Add this user to the group docker (sudo usermod -aG docker $USER) and sign in again."
 

@@ -8,22 +8,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from backendai.agent.settings.credentials import load_credentials
-from backendai.agent.settings.native_mark import mark_native
+from backendai.agent.settings.marks import mark_native
+from backendai.base.paths.installation import IMPORT_PATH
 from backendai.base.process.listeners import in_url, reached_at
 from backendai.files.config import DEFAULT_BIND
 from backendai.ops.run.child import Program
-from backendai.ops.run.warm_parent import NODE, PORTAL
+from backendai.ops.run.warm_parent.parent import NODE, PORTAL
 from backendai.settings.environment import number, whole, words
-
-BASE_DIR = Path(__file__).resolve().parents[3]
 
 _AGENT_GRACE, _APPS_GRACE = 30.0, 10.0  # and the time that requests to endpoints get
 _MOST_WEBSOCKET_BYTES = 2**20  # of one message; browsers send 32 KiB at once
 _MOST_CONNECTIONS = 10_000
-_MANAGE = (sys.executable, str(BASE_DIR / "manage.py"))
+_MANAGE = (sys.executable, "-m", "backendai.ops.run.manage")
 _CELERY = (sys.executable, "-m", "celery", "--quiet", "-A", "backendai.celery")
 _FILES_VARIABLES = (
     *("BACKENDAI_STORAGE_HOSTS", "BACKENDAI_FILES_BIND", "BACKENDAI_FILES_LINKED_PATHS", "BACKENDAI_LOG_LEVEL"),
+    *("BACKENDAI_METRICS_TOKEN", "BACKENDAI_METRICS_NETWORKS", "BACKENDAI_LOG_FORMAT"),
     *("PATH", "LANG", "LC_ALL", "TZ", "HOME", "PYTHONSAFEPATH"),
 )
 _FIRST, _SECOND = 0, 1  # agents stop first: they report what they ended while the portal still listens
@@ -49,6 +49,7 @@ class Choice:
     may_run_natively: bool = False
     files_bind: str = DEFAULT_BIND
     ssh_port: int = 2200
+    demo: bool = False
 
     @property
     def portal_url(self) -> str:
@@ -69,6 +70,16 @@ def environment(choice: Choice, redis_url: str) -> dict[str, str]:
         "BACKENDAI_FILES_BIND": choice.files_bind,
         "REDIS_URL": redis_url,
         "PYTHONUNBUFFERED": "1",
+        **(_of_demo(choice) if choice.demo else {}),
+    }
+
+
+def _of_demo(choice: Choice) -> dict[str, str]:
+    """Return what keeps a demonstration off the database of a deployment, whatever ``.env`` says."""
+    return {
+        "BACKENDAI_DEMO": "1",
+        "DATABASE_URL": f"sqlite:///{choice.data / 'portal.sqlite3'}",
+        "BACKENDAI_STORAGE_HOSTS": f"local={choice.data / 'folders'}",
     }
 
 
@@ -113,7 +124,7 @@ def ssh_programs() -> list[Program]:
 def files_program(choice: Choice) -> Program:
     """Return the file server of folders. It gets no secret of the portal, as it handles uploads of users."""
     told = {name: os.environ[name] for name in _FILES_VARIABLES if os.environ.get(name)}
-    told |= {"BACKENDAI_DATA": str(choice.data), "PYTHONUNBUFFERED": "1", "PYTHONPATH": str(BASE_DIR)}
+    told |= {"BACKENDAI_DATA": str(choice.data), "PYTHONUNBUFFERED": "1", **IMPORT_PATH}
     command = (sys.executable, "-m", "backendai.files")
     return Program("files", command, told, stop_stage=_SECOND, inherit=False)
 
@@ -167,6 +178,15 @@ def _agent(choice: Choice, name: str) -> Program:
     shown = "agent" if name == "local" else name.replace("local", "agent")
     command = (*_MANAGE, "agent", "--name", name)  # where ps shows it
     return Program(shown, command, told, stop_stage=_FIRST, grace=_AGENT_GRACE + _serving_grace(), fork_from=NODE)
+
+
+def demo_programs(choice: Choice) -> list[Program]:
+    """Return the simulated machines and the people of a demonstration; nothing without one."""
+    parts = ("machines", "people") if choice.demo else ()
+    return [
+        Program(f"demo-{part}", (*_MANAGE, "demo", part), stop_stage=_FIRST, grace=_AGENT_GRACE, fork_from=PORTAL)
+        for part in parts
+    ]
 
 
 def _serving_grace() -> float:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from backendai.base.core.errors import UserError
 from backendai.files.config import DEFAULT_BIND, read_bind, read_settings
-from backendai.ops.run.data_folder import Refused
+from backendai.ops.run.data_folder import StartRefused
 from backendai.ops.run.fleet import Choice
 
 _SSH_PORT, _SSH_TRIES = 2200, 100
@@ -17,7 +17,7 @@ _LOOPBACK = "127.0.0.1"
 _FILES_AFTER_PORTAL = read_bind(DEFAULT_BIND)[1] - 8080
 
 
-class Claims:
+class PortClaims:
     """The ports that this ``bin/up`` has chosen.
 
     Its processes bind them seconds later; until then another ``bin/up`` could choose them too. A claim is a socket in
@@ -64,12 +64,12 @@ class Claims:
         return 0
 
 
-def apps_port(claims: Claims, host: str, portal_port: int) -> int:
+def apps_port(claims: PortClaims, host: str, portal_port: int) -> int:
     """Return the port after the portal's, or another free one."""
     return claims.choose(host, [portal_port + 1])
 
 
-def ssh_port(claims: Claims, host: str) -> int:
+def ssh_port(claims: PortClaims, host: str) -> int:
     """Return the first free port from 2200 on."""
     return claims.choose(host, range(_SSH_PORT, _SSH_PORT + _SSH_TRIES))
 
@@ -85,7 +85,7 @@ def bind(host: str, port: int) -> int:
         return int(trial.getsockname()[1])
 
 
-def check_ports(choice: Choice, claims: Claims) -> None:
+def check_ports(choice: Choice, claims: PortClaims) -> None:
     """Raise Refused for the first port that cannot be used."""
     ports = (("--port", "BACKENDAI_PORT", choice.port), ("--apps-port", "BACKENDAI_APPS_PORT", choice.apps_port))
     for option, variable, port in (*ports, ("--ssh-port", "BACKENDAI_SSH_PORT", choice.ssh_port)):
@@ -93,19 +93,19 @@ def check_ports(choice: Choice, claims: Claims) -> None:
         try:
             bind(choice.host, port)
         except OSError as error:
-            raise Refused(
+            raise StartRefused(
                 f"Port {port} on {choice.host} cannot be used: {error.strerror}. Choose another with {option} N."
             ) from error
     _check_claim(claims, read_bind(choice.files_bind)[1], "BACKENDAI_FILES_BIND=ADDRESS:N")
 
 
-def _check_claim(claims: Claims, port: int, setting: str) -> None:
+def _check_claim(claims: PortClaims, port: int, setting: str) -> None:
     if port in claims.refused:
         text = f"Port {port} belongs to another bin/up on this machine, which runs or is starting."
-        raise Refused(f"{text} Choose another with {setting}, or stop the other bin/up.")
+        raise StartRefused(f"{text} Choose another with {setting}, or stop the other bin/up.")
 
 
-def files_bind(claims: Claims, portal_port: int) -> str:
+def files_bind(claims: PortClaims, portal_port: int) -> str:
     """Return the address and port of the file server. Raises Refused for settings that the file server would reject."""
     try:
         settings = read_settings(os.environ)
@@ -114,9 +114,9 @@ def files_bind(claims: Claims, portal_port: int) -> str:
             claims.keep(settings.address, settings.port)
             return told
     except UserError as error:
-        raise Refused(f"{error.message} .env.example says more.") from error
+        raise StartRefused(f"{error.message} .env.example says more.") from error
     except OSError as error:
-        raise Refused(f"BACKENDAI_FILES_BIND: this machine cannot listen there ({error.strerror}).") from error
+        raise StartRefused(f"BACKENDAI_FILES_BIND: this machine cannot listen there ({error.strerror}).") from error
     return f"{_LOOPBACK}:{claims.choose(_LOOPBACK, [portal_port + _FILES_AFTER_PORTAL])}"
 
 

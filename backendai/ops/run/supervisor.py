@@ -16,8 +16,8 @@ from types import FrameType, TracebackType
 
 from backendai.base.process.open_files import raise_open_files
 from backendai.ops.run.child import Child, Program
-from backendai.ops.run.console import Terminal
-from backendai.ops.run.forking import WarmParent
+from backendai.ops.run.console import Console
+from backendai.ops.run.warm_parent.forking import WarmParent
 
 _HEALTHY_SECONDS = 30.0
 _LONGEST_DELAY = 30.0
@@ -26,7 +26,7 @@ _CANNOT_START = 127
 _PATIENT_REQUESTS = 1
 
 
-class Stopped(Exception):
+class StartStopped(Exception):
     """A user has stopped the platform while it was starting."""
 
 
@@ -38,8 +38,8 @@ def restart_delay(fails: int, first: float = 0.5) -> float:
 class Supervisor:
     """Starts and watches child processes. It is a context manager: on leaving, every child has ended."""
 
-    def __init__(self, logs: Path, *, terminal: Terminal | None = None, first_delay: float = 0.5) -> None:
-        self.terminal = terminal or Terminal()
+    def __init__(self, logs: Path, *, terminal: Console | None = None, first_delay: float = 0.5) -> None:
+        self.terminal = terminal or Console()
         self._logs = logs
         self._first_delay = first_delay
         self._children: list[Child] = []
@@ -174,7 +174,7 @@ class Supervisor:
 
     def _raise_if_stopped(self) -> None:
         if self._stop_requests:
-            raise Stopped
+            raise StartStopped
 
     def _request_stop(self, number: int, frame: FrameType | None) -> None:
         self._stop_requests += 1

@@ -10,26 +10,33 @@ import hashlib
 import http.client
 import math
 import os
+import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing, nullcontext
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from backendai.agent.settings.config import BACKENDS, read_settings
-from backendai.agent.settings.engine_mark import has_run_containers
+from backendai.agent.settings.marks import has_run_containers
 from backendai.base.core.errors import UserError
+from backendai.base.paths import installation
+from backendai.base.paths.installation import COMMAND, FILES, IS_CLONE, PACKAGE
+from backendai.base.process.packages import install_command
 from backendai.base.process.slowness import allowed
-from backendai.ops.run import better_machine, data_folder, fleet, valkey
-from backendai.ops.run.console import Terminal
-from backendai.ops.run.data_folder import FirstAdmin, Refused
-from backendai.ops.run.engine import NoEngine, ask_engine
-from backendai.ops.run.fleet import BASE_DIR, Choice
-from backendai.ops.run.ports import Claims, apps_port, bind, check_ports, files_bind, listens, ssh_port
-from backendai.ops.run.supervisor import Stopped, Supervisor
+from backendai.ops.doctor.check import Check
+from backendai.ops.doctor.machine import bubblewrap
+from backendai.ops.run import data_folder, fleet, valkey
+from backendai.ops.run.console import Console
+from backendai.ops.run.data_folder import DEMO_MARK, FirstAdmin, StartRefused, demo_folder
+from backendai.ops.run.engine import NoEngine, ask_engine, engine_is_expected
+from backendai.ops.run.fleet import Choice
+from backendai.ops.run.ports import PortClaims, apps_port, bind, check_ports, files_bind, listens, ssh_port
+from backendai.ops.run.supervisor import StartStopped, Supervisor
 from backendai.settings import environment
 
 _LAST_PORT = 65535
+_NAME = "bin/up" if IS_CLONE else "backendai up"
 _VARIABLES = {  # what an agent calls by the names of its options
     "backend": "BACKENDAI_AGENT_BACKEND",
     "gateway_port": "BACKENDAI_GATEWAY_PORT",
@@ -43,30 +50,29 @@ _LESS_THAN_ROOT = [
     f"{_INDENT}The agent is not root: home folders have no size limit, and containers reach services",
     f"{_INDENT}of this machine. The agents page says more.",
 ]
-_SOURCES = ("backendai", "templates", "locale", "static", "requirements.txt")
+_SOURCES = (PACKAGE, *(FILES / name for name in ("templates", "locale", "static", "requirements.txt")))
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the platform until it is told to stop; returns the exit code."""
     try:
-        environment.read_dotenv(BASE_DIR)
-        options = _parser().parse_args(arguments)
-        with closing(Claims()) as claims:
+        options = _read(arguments)
+        with closing(PortClaims()) as claims:
             choice = _decide(options, claims)
             lock = data_folder.lock(choice.data)
             try:
                 check_ports(choice, claims)
-                os.chdir(BASE_DIR)
+                os.chdir(FILES if IS_CLONE else choice.data)
                 own = nullcontext() if os.environ.get("REDIS_URL") else valkey.own_socket(choice.data)
-                terminal = Terminal(verbose=options.verbose)
+                terminal = Console(verbose=options.verbose)
                 with own as address, Supervisor(choice.data / "logs", terminal=terminal) as supervisor:
                     _run(supervisor, choice, address)
             finally:
                 data_folder.say_stopped(choice.data)
                 os.close(lock)
-    except Stopped:
+    except StartStopped:
         return 0
-    except (Refused, valkey.NoServer) as refusal:
+    except (StartRefused, valkey.NoServer) as refusal:
         print(refusal, file=sys.stderr)  # noqa: T201
         return 1
     return 0
@@ -75,7 +81,9 @@ def main(arguments: Sequence[str]) -> int:
 def welcome(choice: Choice, admin: FirstAdmin | None) -> str:
     """Return the text about the ready portal, with the password if the first start has just created it."""
     lines = ["", f"  The portal is ready:  {choice.portal_url}", ""]
-    if admin:
+    if choice.demo:
+        lines += ["  Sign in               with one click, as student, researcher or administrator", ""]
+    elif admin:
         lines += [f"  Sign in as            {admin.email}", f"  Password              {admin.password}"]
         lines += ["                        (shown this once; change it on your account page)", ""]
     lines += [f"  {line}" for line in _about_backend(choice)]
@@ -83,14 +91,14 @@ def welcome(choice: Choice, admin: FirstAdmin | None) -> str:
     lines += [f"  Apps of sessions      http://*.{domain}:{choice.apps_port or choice.port + 1}"]
     lines += [f"  SSH into sessions     ssh -p {choice.ssh_port} SESSION@{choice.host}"] if fleet.ssh_programs() else []
     lines += [f"  Data and logs         {choice.data}"]
-    if choice.host in ("127.0.0.1", "localhost", "::1"):
+    if choice.host in ("127.0.0.1", "localhost", "::1") and not choice.demo:
         lines += ["  Other machines        cannot reach it; start with --host 0.0.0.0 to let them"]
     return "\n".join([*lines, "  Stop                  Ctrl-C (a second one stops at once)", ""])
 
 
 def source_stamp() -> str:
     """Return a digest of the platform's source files. A data folder prepared for another digest is prepared again."""
-    return data_folder.fingerprint([BASE_DIR / name for name in _SOURCES])
+    return data_folder.fingerprint(_SOURCES)
 
 
 def settings_stamp() -> str:
@@ -100,8 +108,17 @@ def settings_stamp() -> str:
     return hashlib.sha256("\0".join(told).encode(errors="surrogateescape")).hexdigest()
 
 
+def _read(arguments: Sequence[str]) -> argparse.Namespace:
+    """Return the options. Reads ``.env`` first, which can be in the folder of ``--data``."""
+    first = argparse.ArgumentParser(prog=_NAME, add_help=False)
+    first.add_argument("--data")
+    named = first.parse_known_args(arguments)[0].data
+    environment.read_dotenv({"BACKENDAI_DATA": str(named)} if named else os.environ)
+    return _parser().parse_args(arguments)
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="bin/up", description="Start the whole platform on this machine.")
+    parser = argparse.ArgumentParser(prog=_NAME, description="Start the whole platform on this machine.")
     told, whole = os.environ.get, environment.whole
     parser.add_argument(
         "--port", type=int, default=whole("BACKENDAI_PORT", 8080, most=_LAST_PORT), help="port of the portal (8080)"
@@ -125,7 +142,7 @@ def _parser() -> argparse.ArgumentParser:
         help="address to listen on (127.0.0.1: this machine only)",
     )
     parser.add_argument(
-        "--data", type=Path, default=Path(told("BACKENDAI_DATA") or BASE_DIR / "var"), help="folder for all data (var)"
+        "--data", type=Path, default=installation.data_folder(os.environ), help="folder for all data (%(default)s)"
     )
     parser.add_argument(
         "--backend",
@@ -133,22 +150,32 @@ def _parser() -> argparse.ArgumentParser:
         default=told("BACKENDAI_AGENT_BACKEND") or "auto",
         help="how agents run kernels (docker if an engine answers or containers have run here, otherwise process)",
     )
+    parser.add_argument(
+        "--demo", action="store_true", help="show an invented lab at work, in a data folder of its own (DIR-demo)"
+    )
     agents = parser.add_mutually_exclusive_group()
     agents.add_argument("--agents", type=int, default=1, metavar="N", help="number of agents to run (1)")
     agents.add_argument("--no-agent", dest="agents", action="store_const", const=0, help="run no agent")
     return parser
 
 
-def _decide(options: argparse.Namespace, claims: Claims) -> Choice:
+def _decide(options: argparse.Namespace, claims: PortClaims) -> Choice:
     if not 1 <= options.port <= _LAST_PORT:
-        raise Refused(f"--port {options.port}: a port is a number from 1 to 65535.")
+        raise StartRefused(f"--port {options.port}: a port is a number from 1 to 65535.")
     if not 0 <= options.apps_port <= _LAST_PORT or options.apps_port == options.port:
-        raise Refused(f"--apps-port {options.apps_port}: a port is a number from 1 to 65535, and not the portal's.")
+        raise StartRefused(
+            f"--apps-port {options.apps_port}: a port is a number from 1 to 65535, and not the portal's."
+        )
     if not 0 <= options.ssh_port <= _LAST_PORT or options.ssh_port in (options.port, options.apps_port or -1):
-        raise Refused(f"--ssh-port {options.ssh_port}: a port is a number from 1 to 65535, and one of its own.")
+        raise StartRefused(f"--ssh-port {options.ssh_port}: a port is a number from 1 to 65535, and one of its own.")
     if options.agents < 0:
-        raise Refused(f"--agents {options.agents}: use 0 or more.")
+        raise StartRefused(f"--agents {options.agents}: use 0 or more.")
     data = options.data.absolute()
+    if options.demo:
+        data = demo_folder(data, options.host)
+        options.backend, options.agents = "process", 1
+    elif (data / DEMO_MARK).exists():
+        raise StartRefused(f"{data} holds a demonstration. Start it with --demo, or choose another folder with --data.")
     backend: str = options.backend
     _check_host(options.host)
     if options.agents:
@@ -157,14 +184,16 @@ def _decide(options: argparse.Namespace, claims: Claims) -> Choice:
     if options.agents and backend in ("auto", "docker"):
         no_engine = _why_no_engine()
         if no_engine and backend == "docker":
-            raise Refused(f"--backend docker: {'. '.join(no_engine)} Or start without --backend.")
+            raise StartRefused(f"--backend docker: {'. '.join(no_engine)} Or start without --backend.")
         backend = "process" if no_engine and not _has_run_containers(data) else "docker"
     claims.keep(options.host, options.port, options.apps_port, options.ssh_port)
     apps = options.apps_port or apps_port(claims, options.host, options.port)
     ssh = options.ssh_port or ssh_port(claims, options.host)
     natively = options.backend == "auto" and backend == "docker"
     where = files_bind(claims, options.port)
-    return Choice(options.host, options.port, data, options.agents, backend, no_engine, apps, natively, where, ssh)
+    return Choice(
+        options.host, options.port, data, options.agents, backend, no_engine, apps, natively, where, ssh, options.demo
+    )
 
 
 def _why_no_engine() -> tuple[str, ...]:
@@ -180,7 +209,7 @@ def _check_host(host: str) -> None:
     try:
         bind(host, 0)
     except OSError as error:
-        raise Refused(
+        raise StartRefused(
             f"--host {host}: this machine cannot listen there ({error.strerror}). Use one of its own addresses, "
             "127.0.0.1 for this machine only, or 0.0.0.0 for every network."
         ) from error
@@ -194,7 +223,7 @@ def _check_node(backend: str) -> None:
         field = error.field or ""
         variable = _VARIABLES.get(field, field.partition(".")[0])
         named = error.message if variable in error.message else f"{variable}: {error.message}"
-        raise Refused(f"{named} .env.example says more.") from error
+        raise StartRefused(f"{named} .env.example says more.") from error
 
 
 def _has_run_containers(data: Path) -> bool:
@@ -224,6 +253,8 @@ def _run(supervisor: Supervisor, choice: Choice, address: Path | None) -> None:
         supervisor.wait_until(lambda: _portal_answers(choice), math.inf)
     if not supervisor.wait_until(lambda: listens(choice.files_bind), allowed(_WEB_TIMEOUT)):
         supervisor.terminal.say(f"The file server does not answer yet; see {choice.data / 'logs' / 'files.log'}")
+    for program in fleet.demo_programs(choice):
+        supervisor.start(program)
     supervisor.terminal.say(welcome(choice, data_folder.take_first_admin(choice.data)))
     supervisor.serve()
     supervisor.terminal.say(_farewell(choice))
@@ -235,20 +266,20 @@ def _broker(supervisor: Supervisor, choice: Choice, address: Path | None) -> str
         return os.environ["REDIS_URL"]
     supervisor.start(valkey.valkey_program(valkey.find_server(), choice.data, address))
     if not supervisor.wait_until(lambda: valkey.answers(address), allowed(_VALKEY_TIMEOUT)):
-        raise Refused(f"Valkey does not answer; see {choice.data / 'logs' / 'valkey.log'}")
+        raise StartRefused(f"Valkey does not answer; see {choice.data / 'logs' / 'valkey.log'}")
     return f"unix://{address}"
 
 
 def _prepare(supervisor: Supervisor, choice: Choice) -> None:
     stamp = source_stamp() + settings_stamp()
-    known_database = not os.environ.get("DATABASE_URL") and (choice.data / "portal.sqlite3").exists()
+    known_database = (choice.demo or not os.environ.get("DATABASE_URL")) and (choice.data / "portal.sqlite3").exists()
     if known_database and data_folder.is_prepared(choice.data, stamp):
         return
     supervisor.terminal.say(
         "Preparing the database and the assets (after an installation, an update or new settings) ..."
     )
     if code := supervisor.run_once(fleet.prepare_program()):
-        raise Refused(f"The preparation has failed (exit code {code}); see {choice.data / 'logs' / 'prepare.log'}")
+        raise StartRefused(f"The preparation has failed (exit code {code}); see {choice.data / 'logs' / 'prepare.log'}")
     data_folder.mark_prepared(choice.data, stamp)
 
 
@@ -265,8 +296,10 @@ def _portal_answers(choice: Choice) -> bool:
 
 
 def _about_backend(choice: Choice) -> list[str]:
+    if choice.demo:
+        return [f"{_SESSIONS}invented, but for those in the group this-machine: native processes of this machine"]
     if not choice.agents:
-        return [f"{_SESSIONS}no agent on this machine; join one with: manage.py agent --join URL --token T"]
+        return [f"{_SESSIONS}no agent on this machine; join one with: {COMMAND} agent --join URL --token T"]
     if choice.backend == "docker" and choice.no_engine:
         why, fix = choice.no_engine
         told = [f"{_SESSIONS}in Docker containers as before, but Docker is not there: {why}."]
@@ -281,8 +314,34 @@ def _about_backend(choice: Choice) -> list[str]:
     if choice.backend == "simulated":
         return [f"{_SESSIONS}simulated: nothing really runs"]
     told = [f"{_SESSIONS}as native processes, not in containers. Isolation is weaker; the agents page says more."]
-    lacking = better_machine.missing(choice.no_engine)
+    lacking = missing_programs(choice.no_engine)
     return [*told, f"{'Better with':<22}{lacking}"] if lacking else told
+
+
+def missing_programs(
+    no_engine: tuple[str, ...], *, sandbox: Callable[[], Check] = bubblewrap, os_release: Path | None = None
+) -> str:
+    """Return a line for people whose sessions are native processes; empty if nothing is missing.
+
+    ``no_engine``: why no Docker Engine is used, and the remedy; empty if somebody chose native processes.
+    """
+    wanted, packages, lines = [], [], []
+    if no_engine and engine_is_expected():
+        lines.append(f"Docker: {no_engine[0]}. {no_engine[1]}")
+    elif no_engine:
+        wanted.append("Docker (containers and images)")
+        packages.append("docker.io")
+    check = sandbox()
+    if check.level != "ok" and shutil.which("bwrap"):
+        lines.append(f"bubblewrap {check.message}. {check.fix}")
+    elif check.level != "ok":
+        wanted.append("bubblewrap (a sandbox)")
+        packages.append("bubblewrap")
+    if wanted:
+        command = install_command(*packages, os_release=os_release)
+        sudo = "" if os.geteuid() == 0 or command.startswith("install") else "sudo "
+        lines.insert(0, f"{' and '.join(wanted)}: {sudo}{command}")
+    return "; ".join(lines)
 
 
 def _farewell(choice: Choice) -> str:

@@ -14,8 +14,9 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
+from backendai.base.process.packages import install_command
 from backendai.ops.run.child import Program
-from backendai.ops.run.data_folder import Refused
+from backendai.ops.run.data_folder import StartRefused
 
 _MARK = re.compile(r"[0-9a-f]{12}")
 _CONNECT_TIMEOUT = 1.0
@@ -60,7 +61,7 @@ def _create(path: Path) -> int:
         with contextlib.suppress(FileNotFoundError):
             path.mkdir(mode=0o700, exist_ok=True)
             if not _is_private(path.lstat()):
-                raise Refused(
+                raise StartRefused(
                     f"{path} is not a private folder of this user. Remove it, or choose a shorter --data path."
                 )
             descriptor = _open(path)
@@ -116,7 +117,8 @@ def find_server() -> Path:
         if candidate and os.access(candidate, os.X_OK):
             return Path(candidate)
     raise NoServer(
-        "There is no Valkey or Redis program for this machine. Install one (apt install redis-server), "
+        "No Valkey or Redis server is installed. Install one "
+        f"({install_command('redis-server')}), "
         "or name a running one: REDIS_URL=redis://host:6379/0 ./bin/up"
     )
 

@@ -1,4 +1,4 @@
-"""Requests processes from ``warm_parent`` for the supervisor. They become its children like all others."""
+"""Requests processes from the warm parent for the supervisor. They become its children like all others."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from contextlib import suppress
 from typing import Any
 
 from backendai.ops.run.child import Process, Program
-from backendai.ops.run.kinship import adopting
-from backendai.ops.run.warm_parent import LONGEST_MESSAGE, NODE, PORTAL
+from backendai.ops.run.warm_parent.kinship import adopting
+from backendai.ops.run.warm_parent.parent import LONGEST_MESSAGE, NODE, PORTAL
 
 _PATIENCE = 20.0  # seconds for a fork, which takes some hundredths of one
 _ROOM = "-" * 600  # for the longest command that is shown in place of this one
@@ -33,7 +33,7 @@ class WarmParent:
     def program(self) -> Program:
         """Return the program that runs the parent."""
         descriptors = tuple(self._theirs[kind].fileno() for kind in (NODE, PORTAL))
-        command = (sys.executable, "-m", "backendai.ops.run.warm_parent", *map(str, descriptors), _ROOM)
+        command = (sys.executable, "-m", "backendai.ops.run.warm_parent.parent", *map(str, descriptors), _ROOM)
         return Program("parent", command, descriptors=descriptors)
 
     def is_possible(self) -> bool:
@@ -75,7 +75,7 @@ class WarmParent:
             while (left := deadline - time.monotonic()) > 0:
                 answer = self._hear(kind, left, its_end)
                 if "child" in answer:
-                    return Forked(answer["child"])
+                    return ForkedProcess(answer["child"])
                 self._note(kind, answer)
                 if not answer:
                     break
@@ -96,7 +96,7 @@ class WarmParent:
             self._ready[kind] = answer["ready"]
 
 
-class Forked:
+class ForkedProcess:
     """A child that this process did not start itself, with the methods of ``subprocess.Popen``."""
 
     def __init__(self, pid: int) -> None:

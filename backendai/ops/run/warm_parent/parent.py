@@ -1,8 +1,7 @@
-"""``python -m backendai.ops.run.warm_parent``: loads the platform's code once, and forks its processes.
+"""``python -m backendai.ops.run.warm_parent.parent``: loads the platform's code once, and forks its processes.
 
-Six processes that each load it take ten seconds of a processor, and six times the memory. There are two such parents:
-one for the agents, without secrets of the portal, and one below it that also loads the portal. Neither opens a file, a
-connection or a thread. Forked processes become the supervisor's own children, so the parents may be killed at any time.
+The first parent is for agents, without secrets of the portal; the one below it also loads the portal. Neither opens a
+file, a connection or a thread. Forked processes become children of the supervisor, so both may be killed at any time.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from backendai.ops.run.kinship import die_with, show_as, wait_for_adoption
+from backendai.ops.run.warm_parent.kinship import die_with, show_as, wait_for_adoption
 
 NODE, PORTAL = "node", "portal"
 LONGEST_MESSAGE = 64 * 1024
@@ -43,7 +42,7 @@ _PORTAL_MODULES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class ForkOrder:
     """The order for a new process.
 
     Has its command after the interpreter, additional environment variables, and the descriptor for its output.
@@ -70,7 +69,7 @@ def main(arguments: Sequence[str]) -> None:
         _load_portal()
     else:
         below = os.pidfd_open(child)
-    show_as([sys.executable, "-m", "backendai.ops.run.warm_parent", name])
+    show_as([sys.executable, "-m", "backendai.ops.run.warm_parent.parent", name])
     order = _serve(sockets[name], below)
     for one in sockets.values():
         one.close()
@@ -97,7 +96,7 @@ def _load_portal() -> None:
     _load(_PORTAL_MODULES)
 
 
-def _serve(orders: socket.socket, below: int) -> Order:
+def _serve(orders: socket.socket, below: int) -> ForkOrder:
     """Fork a process for each order, forever; returns the order in each new process."""
     orders.send(_message(ready=os.getpid()))
     watched: list[Any] = [orders, below] if below >= 0 else [orders]
@@ -105,9 +104,9 @@ def _serve(orders: socket.socket, below: int) -> Order:
         if below in select.select(watched, [], [])[0]:
             raise SystemExit("The process that loads the portal is gone: both begin anew.")
         data, descriptors, _, _ = socket.recv_fds(orders, LONGEST_MESSAGE, 1)
-        told = json.loads(data)
-        order = Order(told["words"], told["environment"], told["supervisor"], *descriptors)
-        if told["to"] == os.getpid():  # else it was meant for the one before this
+        request = json.loads(data)
+        order = ForkOrder(request["words"], request["environment"], request["supervisor"], *descriptors)
+        if request["to"] == os.getpid():  # else it was meant for the one before this
             if (child := os.fork()) == 0:
                 if os.fork():
                     os._exit(0)
@@ -117,7 +116,7 @@ def _serve(orders: socket.socket, below: int) -> Order:
         os.close(order.output)
 
 
-def _be_adopted(orders: socket.socket, order: Order) -> None:
+def _be_adopted(orders: socket.socket, order: ForkOrder) -> None:
     wait_for_adoption(order.supervisor)
     die_with(order.supervisor)
     os.setsid()
@@ -127,7 +126,7 @@ def _be_adopted(orders: socket.socket, order: Order) -> None:
     orders.send(_message(child=os.getpid()))
 
 
-def _become(order: Order) -> None:
+def _become(order: ForkOrder) -> None:
     os.environ.update(order.environment)
     show_as([sys.executable, *order.words])
     first, *rest = order.words
@@ -139,8 +138,8 @@ def _become(order: Order) -> None:
         runpy.run_path(first, run_name="__main__")
 
 
-def _message(**told: Any) -> bytes:
-    return json.dumps(told).encode()
+def _message(**values: Any) -> bytes:
+    return json.dumps(values).encode()
 
 
 if __name__ == "__main__":
