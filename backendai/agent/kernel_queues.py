@@ -98,6 +98,11 @@ class KernelQueues:
         with self._changed:
             return set(self._claims)
 
+    def number(self, action: Action) -> int:
+        """Return how many kernels, or jobs, this action holds."""
+        with self._changed:
+            return sum(claim.action == action for claim in self._claims.values())
+
     def overdue(self, now: float) -> list[Claim]:
         """Return the claims whose deadline has passed, each only once."""
         with self._changed:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from backendai.base.core.slots import decimal_text
 from backendai.base.wire.messages import Note
 
 
@@ -84,6 +85,30 @@ class Grant:
     paths: tuple[str, ...] = ()
 
 
+# Some engines grant GPUs by these variables: an "all" from an image or a user would grant every GPU.
+_CLOSED = {"NVIDIA_VISIBLE_DEVICES": "void", "CUDA_VISIBLE_DEVICES": "", "GPU_COUNT": "0", "N_GPUS": "0"}
+NOTHING = Grant(_CLOSED)
+
+
+def described(parts: Sequence[Part]) -> Mapping[str, str]:
+    """Return the environment variables that describe these parts; without parts, variables that hide all GPUs.
+
+    ``GPU_CONFIG``: ``<device id>=<amount>,…``. ``TF_GPU_MEMORY_ALLOC``: the smallest memory limit of the devices, in
+    MiB.
+    """
+    if not parts:
+        return _CLOSED
+    memory = [part.memory for part in parts if part.memory]
+    values = {
+        "GPU_TYPE": parts[0].device.slot.partition(".")[0],
+        "GPU_MODEL_NAME": parts[0].device.model,
+        "GPU_CONFIG": ",".join(f"{part.device.id}={decimal_text(part.amount)}" for part in parts),
+        "GPU_COUNT": str(len(parts)),
+        "N_GPUS": str(len(parts)),
+    }
+    return _CLOSED | values | ({"TF_GPU_MEMORY_ALLOC": str(min(memory) // 2**20)} if memory else {})
+
+
 class Accelerator(abc.ABC):
     """The devices of one vendor. ``kind``: the first part of their slots' names."""
 
@@ -93,18 +118,17 @@ class Accelerator(abc.ABC):
     def discover(self) -> Found:
         """Return the devices that are present now, in the machine's own order."""
 
-    @abc.abstractmethod
     def samples(self, devices: Sequence[Device]) -> dict[str, MeasuredUse]:
         """Return the use of these devices by id, without devices that report none."""
+        return {}
 
-    @abc.abstractmethod
     def container(self, parts: Sequence[Part]) -> Grant:
         """Return the grant that gives a container exactly these devices."""
+        return Grant()
 
-    @abc.abstractmethod
     def native(self, parts: Sequence[Part]) -> Grant:
         """Return the grant for a native process; its program could still use other devices."""
+        return Grant()
 
-    @abc.abstractmethod
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - without a library there is nothing to do
         """Unload the driver's library. May be called twice."""

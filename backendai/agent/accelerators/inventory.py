@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 import threading
@@ -12,9 +13,8 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from backendai.agent.accelerators.base import Accelerator, Device, Found, Grant, MeasuredUse, Part
+from backendai.agent.accelerators.base import NOTHING, Accelerator, Device, Found, Grant, MeasuredUse, Part, described
 from backendai.agent.accelerators.counters import DeviceReadings
-from backendai.agent.accelerators.environ import NOTHING, described
 from backendai.agent.accelerators.offer import Offer, offer_of
 from backendai.agent.backends.base import BackendError, StartFailed
 from backendai.base.core.slots import MILLI, Slots, parse_amount
@@ -75,17 +75,22 @@ class Mock(Accelerator):
         ]
         return Found(tuple(devices), (_note(list(self._amounts)),) if devices else (), is_present=bool(devices))
 
-    def samples(self, devices: Sequence[Device]) -> dict[str, MeasuredUse]:
-        return {}
 
-    def container(self, parts: Sequence[Part]) -> Grant:
-        return Grant()
+class PoolGpus(Accelerator):
+    """GPUs of a Kubernetes cluster: as many as ``count`` returns. The cluster chooses those of a kernel, so that a
+    granted device stands for any."""
 
-    def native(self, parts: Sequence[Part]) -> Grant:
-        return Grant()
+    kind = "cuda"
 
-    def close(self) -> None:
-        """Do nothing."""
+    def __init__(self, count: Callable[[], int]) -> None:
+        self._count = count
+        self._seen = 0
+
+    def discover(self) -> Found:
+        with contextlib.suppress(BackendError):  # keep the number while the cluster does not answer
+            self._seen = self._count()
+        devices = [Device(f"pool-gpu-{number}", "cuda.device", "GPU", number=number) for number in range(self._seen)]
+        return Found(tuple(devices), is_present=bool(devices))
 
 
 def _note(slots: Sequence[str]) -> Note:

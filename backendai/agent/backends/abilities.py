@@ -11,14 +11,12 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from backendai.agent.backends.base import NOBODY, Backend, Progress, SavedImage, Terminal
-from backendai.agent.backends.readings import Reading
-from backendai.agent.mounts.rules import MountRules
+from backendai.agent.backends.base import NOBODY, Backend, KernelReading, Progress, SavedImage, Terminal
+from backendai.agent.mounts.hosts import MountRules
 from backendai.base.wire.capabilities import Capability
-from backendai.base.wire.commits import CommitSpec
+from backendai.base.wire.images import CommitSpec, RegistryAccess
 from backendai.base.wire.messages import ImageSighting, KernelSighting
 from backendai.base.wire.mounts import HostReport
-from backendai.base.wire.pulls import RegistryAccess
 from backendai.base.wire.usage import HomeLook
 
 
@@ -77,7 +75,7 @@ class Measuring(Backend):
     """A backend that measures its kernels."""
 
     @abc.abstractmethod
-    def readings(self, kernels: Sequence[KernelSighting]) -> dict[UUID, Reading]:
+    def readings(self, kernels: Sequence[KernelSighting]) -> dict[UUID, KernelReading]:
         """Return the measurements of these running kernels, without unreadable ones. For one thread. Raises
         BackendError."""
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import abc
 import platform
 import signal
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import UUID
 
@@ -20,9 +20,11 @@ from backendai.agent.backends.service_host import ServiceHost
 from backendai.base.core.errors import PlatformError
 from backendai.base.core.messages import Message
 from backendai.base.core.slots import Slots, format_size
+from backendai.base.process import slowness
 from backendai.base.wire.capabilities import Capability
+from backendai.base.wire.images import RegistryAccess
+from backendai.base.wire.live import DeviceUse, LiveSample
 from backendai.base.wire.messages import KernelSighting, KernelSpec, Note
-from backendai.base.wire.pulls import RegistryAccess
 
 NOBODY = RegistryAccess()
 SH = "/bin/sh"  # of the kernel, the only program that an image must have
@@ -31,6 +33,7 @@ TOOLS = "PATH=/usr/bin:/bin:$PATH"
 SHELL_MISSING = Message("The image has no /bin/sh, with which every kernel begins: its program was never started.")
 KILLED = 137  # the exit code after SIGKILL, for lack of memory or other reasons
 _BY_SIGNAL = 128
+_SLOW = 1.5  # from this factor on, slowness may be why something has not started in time
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +150,28 @@ def fate(code: int) -> Message:
 
 
 @dataclass(frozen=True, slots=True)
+class KernelReading:
+    """A measurement of a running kernel: counters since its start, and current levels.
+
+    ``run`` identifies the measured container or process; only counters of the same run can be subtracted.
+
+    ``cpu_seconds``, ``net_`` and ``io_`` bytes are counters, and so is ``memory_kills``: programs that ended at the
+    memory limit. ``mem_bytes`` is a level. None: not measurable.
+    ``devices``: the use of accelerators by id, where the backend itself measures it.
+    """
+
+    run: str
+    cpu_seconds: float | None = None
+    mem_bytes: int | None = None
+    net_rx: int | None = None
+    net_tx: int | None = None
+    io_read: int | None = None
+    io_write: int | None = None
+    memory_kills: int | None = None
+    devices: Mapping[str, DeviceUse] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class KernelEvent:
     """A sign that the main process of a kernel has ended. The agent then asks for the kernel's state."""
 
@@ -160,6 +185,21 @@ class LimitExceeded:
     kernel_id: UUID
     message: str
     reason: str = "scratch-full"
+
+
+def with_cause(message: str) -> Message:
+    """Return the message that something is late, followed by a sentence about this machine if it is slow now."""
+    found = slowness.measure()
+    if slowness.slowness(found) < _SLOW:
+        return Message.of(message)
+    if found.load < found.cores * _SLOW:
+        return Message.joined([message, Message("This machine is slow or busy now, which may be the cause.")])
+    busy = Message(
+        "This machine is busy now (load {load} on {cores} cores), which may be the cause.",
+        load=f"{found.load:.0f}",
+        cores=found.cores,
+    )
+    return Message.joined([message, busy])
 
 
 class Terminal(abc.ABC):
@@ -229,6 +269,10 @@ class Backend(abc.ABC):
     def storage(self) -> list[Path]:
         """Return the directories of images and homes that this process can see."""
         return []
+
+    def sample(self) -> LiveSample:
+        """Return the load of the machines that run kernels elsewhere; empty if it is unknown."""
+        return LiveSample()
 
     def notes(self) -> list[Note]:
         """Return warnings for administrators (weaker isolation, live-restore off), with advice."""

@@ -10,13 +10,14 @@ from functools import cache
 from pathlib import Path
 from uuid import UUID
 
+from backendai.base.paths.installation import IMPORTED_FROM, PACKAGE
 from backendai.base.process.slowness import allowed
 
 PROGRAM = "guest.pyz"
 INSIDE = "/run/backendai"  # the mount point, in kernels, of the folder with program and socket
-_PACKAGE = Path(__file__).resolve().parents[2]
-_SHARED = ("base/process/slowness.py", "base/paths/packing.py")  # the only modules of another room that guests use
-_EMPTY = ("", "agent/", "base/", "base/process/", "base/paths/")
+# The only modules of other rooms that guests use.
+_SHARED = ("base/process/slowness.py", "base/paths/packing.py", "base/wire/guest_frames.py")
+_EMPTY = ("", "agent/", "base/", "base/process/", "base/paths/", "base/wire/")
 _MAIN = "from backendai.agent.guest.serve import main\n\nmain()\n"
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # a fixed time stamp: equal sources give equal bytes
 
@@ -65,8 +66,8 @@ GuestHost = GuestPlace | InProcessGuests
 def program() -> bytes:
     """Return the guest agent as one zip file for any Python: this package with only the guest's modules."""
     sources = {f"backendai/{name}__init__.py": "" for name in _EMPTY} | {"__main__.py": _MAIN}
-    files = [*sorted((_PACKAGE / "agent" / "guest").rglob("*.py")), *(_PACKAGE / name for name in _SHARED)]
-    sources |= {path.relative_to(_PACKAGE.parent).as_posix(): path.read_text() for path in files}
+    files = [*sorted((PACKAGE / "agent" / "guest").rglob("*.py")), *(PACKAGE / name for name in _SHARED)]
+    sources |= {path.relative_to(IMPORTED_FROM).as_posix(): path.read_text() for path in files}
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, source in sources.items():

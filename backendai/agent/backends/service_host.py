@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import abc
+import hashlib
+import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from socket import socket as Socket
@@ -12,6 +14,16 @@ from backendai.base.process.slowness import allowed
 
 ARGUMENTS = "BACKENDAI_APP_ARGUMENTS"  # a variable of launched programs, saved beside their logs
 _MOST_ARGUMENTS = 64 * 1024
+ANY_HOST = "0.0.0.0"  # noqa: S104  (what a server inside of a container listens on)
+_FIRST = int(ipaddress.IPv4Address("127.64.0.1"))
+_NUMBER = 2**22 - 2
+
+
+def address_of(kernel_id: UUID) -> str:
+    """Return a loopback address for a kernel without a network of its own: the same after a restart, and
+    almost never equal for two kernels."""
+    number = int.from_bytes(hashlib.sha256(kernel_id.bytes).digest()[:4]) % _NUMBER
+    return str(ipaddress.IPv4Address(_FIRST + number))
 
 
 @dataclass(frozen=True, slots=True)

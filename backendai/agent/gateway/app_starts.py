@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 from uuid import UUID
 
-from backendai.agent.backends.base import SH, BackendError, KernelGone
+from backendai.agent.backends.base import SH, BackendError, KernelGone, with_cause
 from backendai.agent.backends.service_host import ARGUMENTS, ServiceHost, ServiceSource
-from backendai.agent.backends.shared.slow_machine import with_cause
 from backendai.agent.gateway.ports import Ports
 from backendai.base.core.messages import Message
 from backendai.base.core.service_ports import service_ports_of

@@ -16,9 +16,8 @@ import time
 from pathlib import Path
 from uuid import UUID
 
-from backendai.agent.backends.base import BackendError
+from backendai.agent.backends.base import BackendError, with_cause
 from backendai.agent.backends.guest_host import PROGRAM, GuestHost, InProcessGuests, program
-from backendai.agent.backends.shared.slow_machine import with_cause
 from backendai.agent.guest.link.sockets import SOCKET, listen
 from backendai.base.core.messages import Message
 from backendai.base.process.slowness import allowed

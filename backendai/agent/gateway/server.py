@@ -19,6 +19,7 @@ from aiohttp import web
 
 from backendai.agent.backends.abilities import HomeProviding, Mounting, Streaming
 from backendai.agent.backends.base import Backend, BackendError, KernelGone
+from backendai.agent.counts import registry
 from backendai.agent.gateway.apps import AppRoutes
 from backendai.agent.gateway.files import FileRoutes
 from backendai.agent.gateway.guest import GuestRoutes
@@ -27,6 +28,7 @@ from backendai.agent.gateway.shell import ShellRoutes
 from backendai.agent.gateway.terminal import SHELL_ENDED, WINDOW_BYTES, FlowWindow, relay, screen_side
 from backendai.agent.kernel_index import UNKNOWN, KernelIndex
 from backendai.base.core.service_ports import is_service_name
+from backendai.base.process.metrics_access import NOBODY, PATH, Scrapers, answering
 from backendai.base.wire.tickets import Purpose, Ticket, TicketRefused, read_ticket
 
 logger = logging.getLogger(__name__)
@@ -54,6 +56,7 @@ class GatewayView:
     now: Callable[[], float]
     health: Callable[[], dict[str, object]]
     links: GuestLinks | None = None
+    scrapers: Scrapers = NOBODY
 
 
 class Gateway:
@@ -72,6 +75,7 @@ class Gateway:
         """Return the aiohttp application that serves the routes."""
         app = web.Application()
         app.router.add_get("/healthz", self._healthz)
+        app.router.add_get(PATH, answering(registry, self._view.scrapers))
         app.router.add_get("/kernels/{id}/terminal", self._terminal)
         app.router.add_get("/kernels/{id}/log", self._log)
         app.router.add_get("/kernels/{id}/home", self._home)

@@ -18,10 +18,10 @@ from typing import Any
 
 from backendai.agent.guest import kit
 from backendai.agent.guest.code.checking import Refused
-from backendai.agent.guest.leaving import gone
-from backendai.agent.guest.link import frames
 from backendai.agent.guest.link.relaying import File, Relay, Started, set_size
+from backendai.agent.guest.link.sockets import gone
 from backendai.agent.guest.processes import home_folder, start_folder
+from backendai.base.wire import guest_frames as frames
 
 # What is read of a terminal after its program's end, as other programs may keep it open: it holds some 64 KiB at most.
 _LAST = (1.0, 128 * 1024)  # seconds, bytes

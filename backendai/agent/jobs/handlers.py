@@ -1,19 +1,15 @@
-"""The base class of job handlers, and the list of kinds: one module of ``agent.job_kinds`` each."""
+"""The base class of job handlers."""
 
 from __future__ import annotations
 
 import abc
-import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import Any, Protocol
 
 from pydantic import BaseModel
 
-from backendai.agent.backends.abilities import capabilities_with
 from backendai.agent.backends.base import Backend, Fetched
-from backendai.agent.jobs import kinds as job_kinds
 from backendai.base.wire.capabilities import Capability
 
 
@@ -63,15 +59,3 @@ class JobHandler(abc.ABC):
     def undo(self, work: Any) -> None:
         """Delete the leftovers of a failed or cancelled job. Raises PlatformError."""
         return
-
-
-def handlers_for(backend: Backend) -> list[type[JobHandler]]:
-    """Return the handlers that this backend supports."""
-    can = capabilities_with(backend)
-    return [one for one in job_handlers() if one.needs is None or one.needs in can]
-
-
-def job_handlers() -> list[type[JobHandler]]:
-    """Return the handlers of all kinds of jobs."""
-    names = [f"{job_kinds.__name__}.{one.name}" for one in pkgutil.iter_modules(job_kinds.__path__)]
-    return [import_module(name).Handler for name in names]

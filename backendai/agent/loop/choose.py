@@ -7,22 +7,20 @@ import logging
 from backendai.agent.accelerators.base import Accelerator
 from backendai.agent.accelerators.cuda import Cuda
 from backendai.agent.accelerators.cuda_grant import Mps
-from backendai.agent.accelerators.inventory import Accelerators
+from backendai.agent.accelerators.inventory import Accelerators, PoolGpus
 from backendai.agent.accelerators.offer import is_accelerator
-from backendai.agent.accelerators.pool import PoolGpus
 from backendai.agent.accelerators.rocm import Rocm
 from backendai.agent.backends.base import Backend, BackendError
 from backendai.agent.backends.docker.backend import DockerBackend
 from backendai.agent.backends.kubernetes.api.access import find_access
 from backendai.agent.backends.kubernetes.backend import KubernetesBackend
-from backendai.agent.backends.native.backend import ProcessBackend
+from backendai.agent.backends.native.backend import NativeBackend
 from backendai.agent.backends.qemu.backend import QemuBackend
 from backendai.agent.backends.simulated.backend import SimulatedBackend, SimulatedDurations
 from backendai.agent.mounts.hosts import StorageHosts
 from backendai.agent.settings.config import NodeSettings
 from backendai.agent.settings.credentials import Credentials
-from backendai.agent.settings.engine_mark import clear_containers, has_run_containers, note_containers
-from backendai.agent.settings.native_mark import is_marked_native
+from backendai.agent.settings.marks import clear_containers, has_run_containers, is_marked_native, note_containers
 from backendai.base.core.slots import Slots
 
 logger = logging.getLogger(__name__)
@@ -120,8 +118,8 @@ def _qemu(settings: NodeSettings, credentials: Credentials) -> QemuBackend:
     return backend
 
 
-def _process(settings: NodeSettings, credentials: Credentials, accelerators: Accelerators) -> ProcessBackend:
-    return ProcessBackend(
+def _process(settings: NodeSettings, credentials: Credentials, accelerators: Accelerators) -> NativeBackend:
+    return NativeBackend(
         data=settings.data,
         deployment=credentials.deployment,
         agent=credentials.name,

@@ -20,7 +20,7 @@ from backendai.agent.accelerators.inventory import Accelerators
 from backendai.agent.accelerators.offer import Offer, is_accelerator
 from backendai.agent.backends.abilities import Imaging, Mounting, capabilities_with
 from backendai.agent.backends.base import Backend, BackendError
-from backendai.agent.jobs.handlers import handlers_for
+from backendai.agent.jobs.kinds import handlers_for
 from backendai.agent.loop.usage import UsageSampler
 from backendai.base.core.slots import Slots, format_size
 from backendai.base.core.version import VERSION
@@ -220,7 +220,7 @@ class Machine:
         more: dict[str, object] = {"devices": dict(offer.samples)}
         if disk is not None:
             more |= {"disk_free": disk.free, "disk_total": disk.total}
-        sample = self._load.sample() if self._backend.is_here else LiveSample()
+        sample = self._load.sample() if self._backend.is_here else self._backend.sample()
         return sample.model_copy(update=more)
 
     def _whole_capacity(self, offer: Offer) -> Slots:

@@ -16,11 +16,12 @@ from uuid import UUID
 from backendai.agent.accelerators.inventory import Accelerators
 from backendai.agent.backends.abilities import Mounting
 from backendai.agent.backends.base import Backend, BackendError
+from backendai.agent.counts import watch_kernels
 from backendai.agent.gateway.guest_links import GuestLinks
 from backendai.agent.gateway.ports import Ports
 from backendai.agent.gateway.server import Gateway, GatewayView
 from backendai.agent.gateway.thread import GatewayThread
-from backendai.agent.jobs.handlers import handlers_for
+from backendai.agent.jobs.kinds import handlers_for
 from backendai.agent.jobs.running import NodeJobs
 from backendai.agent.kernel_index import KernelIndex
 from backendai.agent.kernel_queues import KernelQueues
@@ -33,7 +34,7 @@ from backendai.agent.loop.usage import UsageSampler
 from backendai.agent.portal.client import Portal
 from backendai.agent.settings.config import NodeSettings
 from backendai.agent.settings.credentials import Credentials, save_credentials
-from backendai.agent.settings.native_mark import is_marked_native
+from backendai.agent.settings.marks import is_marked_native
 from backendai.base.wire.messages import SyncDown
 from backendai.base.wire.node_jobs import NodeJobOrder
 
@@ -123,10 +124,21 @@ class AgentRuntime:
         self.sync = self._make_sync_loop(portal, roster, machine, manifests)
         self.kernels.when_unanswered(self.sync.hurry)
         self._watcher = Watcher(backend, self.kernels, roster, poke=self.sync.poke)
-        view = GatewayView(backend, roster, lambda: self._credentials.public_key, portal.now, self.health, links)
-        self._gateway = GatewayThread(Gateway(view), listener, settings.serving_grace)
+        self._gateway = GatewayThread(Gateway(self._view(roster, portal, links)), listener, settings.serving_grace)
+        watch_kernels(lambda: len(roster.ids()), self._lanes.number)
         self._ports = Ports(backend.services, links) if backend.services else None
         self.kernels.ask_readiness_of(self._listens)
+
+    def _view(self, roster: KernelIndex, portal: Portal, links: GuestLinks) -> GatewayView:
+        return GatewayView(
+            self._backend,
+            roster,
+            public_key=lambda: self._credentials.public_key,
+            now=portal.now,
+            health=self.health,
+            links=links,
+            scrapers=self._settings.scrapers,
+        )
 
     def _make_sync_loop(self, portal: Portal, roster: KernelIndex, machine: Machine, manifests: Manifests) -> SyncLoop:
         return SyncLoop(

@@ -21,8 +21,9 @@ from backendai.agent.backends.base import (
     StaleGeneration,
     Started,
     StartFailed,
+    with_cause,
 )
-from backendai.agent.backends.shared.slow_machine import with_cause
+from backendai.agent.counts import count_start, failed_starts
 from backendai.agent.kernel_index import KernelIndex
 from backendai.agent.kernel_queues import Claim, Move
 from backendai.agent.loop.ends import Ends
@@ -210,6 +211,7 @@ class Starts:
             return False
 
     def _report_running(self, spec: KernelSpec, started: Started, timings: Timings) -> Move | None:
+        count_start(timings)
         report = KernelReport(
             kernel_id=spec.kernel_id,
             generation=spec.generation,
@@ -232,6 +234,7 @@ class Starts:
         return "end", self._ends.discard
 
     def _fail(self, spec: KernelSpec, reason: str, message: str) -> Move | None:
+        failed_starts.inc()
         self._ends.give_verdict(spec.kernel_id, spec.generation, reason, message)
         return None
 

@@ -16,8 +16,7 @@ from uuid import UUID
 
 from backendai.agent.accelerators.inventory import Accelerators
 from backendai.agent.backends.abilities import Measuring
-from backendai.agent.backends.base import Backend, BackendError
-from backendai.agent.backends.readings import Reading
+from backendai.agent.backends.base import Backend, BackendError, KernelReading
 from backendai.base.wire.messages import KernelSighting
 from backendai.base.wire.usage import LONGEST_SECONDS, MOST_KERNELS, DeviceUsage, KernelUsage, UsageReport
 
@@ -33,7 +32,7 @@ class _Before:
     """The previous reading, and its time (monotonic)."""
 
     taken_at: float
-    reading: Reading
+    reading: KernelReading
 
 
 class UsageSampler:
@@ -120,7 +119,7 @@ class UsageSampler:
             self._stopped.wait(self._interval)
 
 
-def _usage(kernel: KernelSighting, before: Reading, after: Reading, seconds: float) -> KernelUsage:
+def _usage(kernel: KernelSighting, before: KernelReading, after: KernelReading, seconds: float) -> KernelUsage:
     spent = _grown(before.cpu_seconds, after.cpu_seconds)
     return KernelUsage(
         kernel_id=kernel.kernel_id,
@@ -142,7 +141,7 @@ def _whole(number: float | None) -> int | None:
     return None if number is None else int(number)
 
 
-def _with_own(devices: Mapping[str, DeviceUsage], readings: Mapping[UUID, Reading]) -> dict[str, DeviceUsage]:
+def _with_own(devices: Mapping[str, DeviceUsage], readings: Mapping[UUID, KernelReading]) -> dict[str, DeviceUsage]:
     """Return the devices with the backend's own measurements added."""
     merged = dict(devices)
     for kernel_id, reading in readings.items():

@@ -8,12 +8,11 @@ import subprocess
 import sys
 import threading
 from collections import defaultdict
-from pathlib import Path
 from typing import Any
 
-from backendai.agent.backends.base import StartFailed
-from backendai.agent.backends.shared.slow_machine import with_cause
+from backendai.agent.backends.base import StartFailed, with_cause
 from backendai.base.core.messages import Message
+from backendai.base.paths.installation import IMPORTED_FROM
 from backendai.base.process.slowness import allowed
 
 DEADLINE = 10.0
@@ -21,7 +20,6 @@ MOST_STUCK = 4
 SILENT = "storage-silent"
 _AT_ONCE = 2  # per host
 _LAST_MOMENT = 0.5
-_PACKAGE = str(Path(__file__).resolve().parents[3])
 # Without site packages the child starts ten times faster.
 _CODE = "import sys; sys.path.insert(0, sys.argv[1]); from backendai.agent.mounts.child import main; main()"
 
@@ -69,7 +67,7 @@ class Children:
 
     def _ask(self, host: str, order: dict[str, Any], longest: float) -> dict[str, Any]:
         child = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", _CODE, _PACKAGE],
+            [sys.executable, "-I", "-S", "-c", _CODE, str(IMPORTED_FROM)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -1,8 +1,9 @@
-"""The storage hosts of this agent: their paths, and whether kernels can mount their folders."""
+"""The storage hosts of this agent: their paths, whether kernels can mount their folders, and the rules for it."""
 
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -12,12 +13,28 @@ from typing import Any
 
 from backendai.agent.backends.base import StartFailed
 from backendai.agent.mounts.children import Children
-from backendai.agent.mounts.rules import MountRules
 from backendai.base.wire.mounts import HostReport
 
 logger = logging.getLogger(__name__)
 
 _INTERVAL = 5.0
+KERNEL_USER = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class MountRules:
+    """A backend's rules about mounts. ``uids``: users whose files its kernels can own. ``attaches``: the processes that
+    start kernels see mounts which the agent attaches. ``fault``: the reason why it mounts nothing."""
+
+    uids: frozenset[int] = frozenset()
+    read_only: bool = True
+    attaches: bool = False
+    fault: str = ""
+
+
+def usual_uids() -> frozenset[int]:
+    """Return the users whose files kernels can own: the default user, and an unprivileged agent's own."""
+    return frozenset({KERNEL_USER} if os.geteuid() == 0 else {KERNEL_USER, os.geteuid()})
 
 
 @dataclass

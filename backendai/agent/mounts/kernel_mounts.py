@@ -10,9 +10,9 @@ from typing import Any
 from uuid import UUID
 
 from backendai.agent.backends.base import StartFailed
+from backendai.agent.backends.shared.trees import ids_in
 from backendai.agent.mounts import calls
-from backendai.agent.mounts.hosts import StorageHosts
-from backendai.agent.mounts.rules import MountRules
+from backendai.agent.mounts.hosts import MountRules, StorageHosts
 from backendai.base.wire.messages import KernelSpec
 from backendai.base.wire.mounts import MountSpec
 
@@ -90,13 +90,8 @@ class KernelMounts:
 
     def sweep(self, live: set[UUID]) -> None:
         """Remove mounts of kernels that are not in ``live``, such as those left by a killed agent."""
-        for folder in list(self.root.iterdir()) if self.root.is_dir() else ():
-            try:
-                kernel_id = UUID(folder.name)
-            except ValueError:
-                continue
-            if kernel_id not in live:
-                self.remove(kernel_id)
+        for kernel_id in ids_in(self.root) - live:
+            self.remove(kernel_id)
 
     def _prepare_all(self, spec: KernelSpec, wanted: Sequence[MountSpec], rules: MountRules) -> Binds:
         """Return the binds of all these mounts. Raises StartFailed after removing partial ones."""

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from pydantic import ValidationError
 
+from backendai.agent.counts import bundles
 from backendai.agent.portal.client import PortalClient, PortalRefused, PortalUnreachable
 from backendai.base.core.errors import PlatformError
 from backendai.base.wire.bundles import LARGEST_BUNDLED_LOG, MOST_IN_BUNDLE, BundledLog, BundleDown, BundleUp
@@ -142,6 +143,7 @@ class BundlingClient(PortalClient):
         return True
 
     def _ask_together(self, questions: Sequence[Question]) -> Sequence[Answer]:
+        bundles.observe(len(questions))
         if len(questions) == 1:
             return [self._ask_alone(questions[0])]
         up = BundleUp(

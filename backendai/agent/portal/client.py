@@ -12,13 +12,14 @@ from uuid import UUID
 import urllib3
 from pydantic import ValidationError
 
+from backendai.agent.counts import count_call
 from backendai.base.core.errors import PlatformError
 from backendai.base.core.messages import Message
 from backendai.base.process.connection_faults import connection_failure_text
 from backendai.base.wire.broker.messages import BrokerDown, BrokerUp
+from backendai.base.wire.images import RegistryAccess
 from backendai.base.wire.messages import JoinDown, JoinUp, KernelReport, KernelSpec, SyncDown, SyncUp
 from backendai.base.wire.node_jobs import NodeJobReport, NodeJobSpec
-from backendai.base.wire.pulls import RegistryAccess
 
 S = TypeVar("S", RegistryAccess, NodeJobSpec)
 
@@ -175,6 +176,18 @@ class PortalClient:
         kind: str = "application/json",
         seconds: float = _READ_SECONDS,
     ) -> bytes:
+        result = "failed"
+        try:
+            answer = self._exchange(method, path, body, kind, seconds)
+            result = "answered"
+        except PortalRefused:
+            result = "refused"
+            raise
+        finally:
+            count_call(path, result)
+        return answer
+
+    def _exchange(self, method: str, path: str, body: str | bytes | None, kind: str, seconds: float) -> bytes:
         headers = {**self._headers, "Content-Type": kind} if body is not None else self._headers
         timeout, address = urllib3.Timeout(connect=_CONNECT_SECONDS, read=seconds), self._root + path
         began = monotonic()

@@ -10,13 +10,14 @@ from pathlib import Path
 
 from backendai.agent.settings.kernel_runtime import USUAL_RUNTIME, Runtime, read_runtime
 from backendai.agent.settings.kubernetes import PoolSettings, read_pool
-from backendai.agent.settings.qemu import MachineSettings, read_machines
+from backendai.agent.settings.qemu import QemuSettings, read_machines
 from backendai.base.core.errors import UserError
 from backendai.base.core.slots import MILLI, Slots, parse_amount, parse_size
+from backendai.base.paths.installation import data_folder
+from backendai.base.process.metrics_access import NOBODY, Scrapers, read_scrapers
 
 BACKENDS = ("auto", "docker", "process", "kubernetes", "qemu", "simulated")
 
-_ROOT = Path(__file__).resolve().parents[3]
 _LEAST_RESERVE = 512 * 2**20
 _RESERVE_PERCENT = 5
 _DISK_RESERVE_PERCENT = 5.0
@@ -60,7 +61,8 @@ class NodeSettings:
     time_scale: float  # real seconds per second of simulated kernels
     runtime: Runtime = USUAL_RUNTIME  # of the Docker backend
     pool: PoolSettings = field(default_factory=PoolSettings)  # of the Kubernetes backend
-    machines: MachineSettings = field(default_factory=MachineSettings)  # of the QEMU backend
+    machines: QemuSettings = field(default_factory=QemuSettings)  # of the QEMU backend
+    scrapers: Scrapers = NOBODY  # who may read the metrics at the gateway
 
     def offered(self, machine: Slots) -> Slots:
         """Return the amounts that the portal may allocate of ``machine``: without the reserve, or as set."""
@@ -84,10 +86,9 @@ def read_settings(environ: Mapping[str, str], told: Mapping[str, object]) -> Nod
         return str(value) if value not in (None, "") else environ.get(variable, "") or default
 
     name = _check_name(text("name", "BACKENDAI_AGENT_NAME", _slug(socket.gethostname())))
-    home = Path(environ.get("BACKENDAI_DATA", "") or _ROOT / "var")
     return NodeSettings(
         name=name,
-        data=Path(text("data", "BACKENDAI_AGENT_DATA", str(home / "agents" / name))).absolute(),
+        data=Path(text("data", "BACKENDAI_AGENT_DATA", str(data_folder(environ) / "agents" / name))).absolute(),
         portal_url=_check_portal(text("join", "BACKENDAI_PORTAL_URL").rstrip("/")),
         join_token=text("token", "BACKENDAI_JOIN_TOKEN"),
         backend=_check_backend(text("backend", "BACKENDAI_AGENT_BACKEND", "auto")),
@@ -105,7 +106,7 @@ def read_settings(environ: Mapping[str, str], told: Mapping[str, object]) -> Nod
         warm_networks=_parse_count(environ.get("BACKENDAI_AGENT_WARM_NETWORKS", "")),
         cuda=_check_choice(environ, "BACKENDAI_AGENT_CUDA", ("device", "shares", "off")),
         rocm=_check_choice(environ, "BACKENDAI_AGENT_ROCM", ("device", "off")),
-        environments=_parse_environments(environ.get("BACKENDAI_AGENT_ENVIRONMENTS", ""), home),
+        environments=_parse_environments(environ),
         mps_pipe=_parse_pipe(environ.get("BACKENDAI_AGENT_MPS_PIPE", "")),
         storage_hosts=parse_storage_hosts(environ.get("BACKENDAI_STORAGE_HOSTS", "")),
         linked_paths=_parse_paths(environ, "BACKENDAI_FILES_LINKED_PATHS"),
@@ -115,6 +116,7 @@ def read_settings(environ: Mapping[str, str], told: Mapping[str, object]) -> Nod
         runtime=read_runtime(environ),
         pool=read_pool(environ),
         machines=read_machines(environ),
+        scrapers=read_scrapers(environ),
     )
 
 
@@ -175,11 +177,12 @@ def _parse_disk_reserve(environ: Mapping[str, str]) -> float:
     return _parse_number(environ, "BACKENDAI_AGENT_DISK_RESERVE", default=_DISK_RESERVE_PERCENT, least=0.0, most=90.0)
 
 
-def _parse_environments(text: str, home: Path) -> Path | None:
+def _parse_environments(environ: Mapping[str, str]) -> Path | None:
+    text = environ.get("BACKENDAI_AGENT_ENVIRONMENTS", "")
     if text and text != "off" and not text.startswith("/"):
         message = f"BACKENDAI_AGENT_ENVIRONMENTS is {text!r}: use a folder that begins with /, or off."
         raise UserError(message, field="BACKENDAI_AGENT_ENVIRONMENTS")
-    return None if text == "off" else Path(text or home / "environments").absolute()
+    return None if text == "off" else Path(text or data_folder(environ) / "environments").absolute()
 
 
 def parse_storage_hosts(text: str) -> dict[str, Path]:

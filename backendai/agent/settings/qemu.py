@@ -21,7 +21,7 @@ _MOST_OVERHEAD = 16 * 2**30
 
 
 @dataclass(frozen=True, slots=True)
-class MachineSettings:
+class QemuSettings:
     """Settings of virtual machines. ``root``: where QEMU, its tools and a Linux kernel are. ``cache``: folder of the
     images' file systems (None: in the agent's folder). ``overhead``: bytes of each kernel's memory for QEMU.
     ``network``: auto (on if its rules can be enforced) or off. ``guests``: the 256 addresses inside virtual
@@ -35,7 +35,7 @@ class MachineSettings:
     guests: IPv4Network = GUESTS
 
 
-def read_machines(environ: Mapping[str, str]) -> MachineSettings:
+def read_machines(environ: Mapping[str, str]) -> QemuSettings:
     """Return the settings of virtual machines. Raises UserError."""
     acceleration = environ.get("BACKENDAI_QEMU_ACCELERATION", "") or ACCELERATIONS[0]
     if acceleration not in ACCELERATIONS:
@@ -47,7 +47,7 @@ def read_machines(environ: Mapping[str, str]) -> MachineSettings:
     overhead = parse_size(told, field="BACKENDAI_QEMU_OVERHEAD", typed=True) if told else _OVERHEAD
     if overhead > _MOST_OVERHEAD:
         raise _wrong("BACKENDAI_QEMU_OVERHEAD", told, "use 16g at most")
-    return MachineSettings(
+    return QemuSettings(
         root=_folder(environ, "BACKENDAI_QEMU_ROOT") or Path("/"),
         cache=_folder(environ, "BACKENDAI_QEMU_CACHE"),
         acceleration=acceleration,

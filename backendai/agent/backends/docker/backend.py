@@ -26,6 +26,7 @@ from backendai.agent.backends.base import (
     Ended,
     KernelEvent,
     KernelGone,
+    KernelReading,
     LimitExceeded,
     Progress,
     SavedImage,
@@ -33,36 +34,33 @@ from backendai.agent.backends.base import (
     StartFailed,
     Terminal,
 )
-from backendai.agent.backends.docker.causes import cause_of
-from backendai.agent.backends.docker.commits import Commits
-from backendai.agent.backends.docker.disk.layers import Layers, can_size_layers
+from backendai.agent.backends.docker.commits import DockerCommits
+from backendai.agent.backends.docker.disk.layers import WritableLayers, can_size_layers
 from backendai.agent.backends.docker.disk.scratch import Scratch
-from backendai.agent.backends.docker.end import how_it_ended, is_alive, sighting
 from backendai.agent.backends.docker.engine import PREFIX, Engine
-from backendai.agent.backends.docker.guest import DockerGuests
-from backendai.agent.backends.docker.images import Images
-from backendai.agent.backends.docker.log import Logs
+from backendai.agent.backends.docker.guests import DockerGuests
+from backendai.agent.backends.docker.images import DockerImages
+from backendai.agent.backends.docker.logs import DockerLogs
 from backendai.agent.backends.docker.mounts import DockerMounts, MountingContainers, rules_of
 from backendai.agent.backends.docker.networks import cluster as docker_cluster
 from backendai.agent.backends.docker.networks.firewall import Firewall
-from backendai.agent.backends.docker.networks.holder import Holders
-from backendai.agent.backends.docker.networks.network import Networks
-from backendai.agent.backends.docker.networks.pool_marks import PoolMarks
-from backendai.agent.backends.docker.networks.prepared import WarmNetworks
+from backendai.agent.backends.docker.networks.network import DockerNetworks
+from backendai.agent.backends.docker.networks.prepared.holder import NetworkHolders
+from backendai.agent.backends.docker.networks.prepared.marks import HolderMarks
+from backendai.agent.backends.docker.networks.prepared.networks import PreparedNetworks
 from backendai.agent.backends.docker.notes import missing_runtime, notes_of
 from backendai.agent.backends.docker.services import DockerServices
 from backendai.agent.backends.docker.start import DockerStarter
-from backendai.agent.backends.docker.terminal import Terminals
+from backendai.agent.backends.docker.state import cause_of, how_it_ended, is_alive, sighting
+from backendai.agent.backends.docker.terminal import DockerTerminals
 from backendai.agent.backends.docker.usage import ContainerUsage
-from backendai.agent.backends.readings import Reading
 from backendai.agent.mounts.hosts import StorageHosts
 from backendai.agent.mounts.kernel_mounts import KernelMounts
 from backendai.agent.settings.kernel_runtime import USUAL_RUNTIME, Runtime
 from backendai.base.core.slots import MILLI, Slots
 from backendai.base.wire.capabilities import Capability
-from backendai.base.wire.commits import CommitSpec
+from backendai.base.wire.images import CommitSpec, RegistryAccess
 from backendai.base.wire.messages import ImageSighting, KernelSighting, KernelSpec, Note
-from backendai.base.wire.pulls import RegistryAccess
 from backendai.base.wire.usage import HomeLook
 
 
@@ -93,16 +91,22 @@ class DockerBackend(MountingContainers, Imaging, Committing, Streaming, Measurin
         self._runtime, self.lacks = runtime, runtime.lacks | docker_cluster.lacks()
         self._engine, self._data = Engine(docker_url, deployment, agent), data.absolute()
         self._accelerators, self._info = accelerators or Accelerators(), dict[str, Any]()
-        self._networks = Networks(self._engine, os.environ.get("BACKENDAI_NETWORK_POOL"))
-        self._holders = Holders(self._engine, self._networks.shared)
-        marks = PoolMarks(data.absolute() / "networks")
-        self._warm = WarmNetworks(self._engine, self._holders, marks, size=warm_networks, info=self._engine_info)
+        self._networks = DockerNetworks(self._engine, os.environ.get("BACKENDAI_NETWORK_POOL"))
+        self._holders = NetworkHolders(self._engine, self._networks.shared)
+        marks = HolderMarks(data.absolute() / "networks")
+        self._prepared = PreparedNetworks(
+            self._engine, self._holders, marks, size=warm_networks, info=self._engine_info
+        )
         self._firewall = Firewall(shielded)
         self._scratch = Scratch(data.absolute() / "scratch", self._engine.socket_path)
         self._mounts, self._rules = KernelMounts(data, hosts), lambda: rules_of(self._engine)
         self._layers = self._watched_layers(disk_reserve)
-        self._images, self._commits, self._logs = Images(self._engine), Commits(self._engine), Logs(self._engine)
-        self._terminals, self._usage = Terminals(self._engine), ContainerUsage(self._engine)
+        self._images, self._commits, self._logs = (
+            DockerImages(self._engine),
+            DockerCommits(self._engine),
+            DockerLogs(self._engine),
+        )
+        self._terminals, self._usage = DockerTerminals(self._engine), ContainerUsage(self._engine)
         self.services = DockerServices(self._engine, self._holders)
         self.guests = None if runtime.has_border else DockerGuests(self._engine, self._scratch)
         self._homes = self._scratch.home
@@ -114,7 +118,7 @@ class DockerBackend(MountingContainers, Imaging, Committing, Streaming, Measurin
             self._engine,
             self._networks,
             self._holders,
-            self._warm,
+            self._prepared,
             self._scratch,
             info=self._engine_info,
             remove=self.remove,
@@ -133,12 +137,12 @@ class DockerBackend(MountingContainers, Imaging, Committing, Streaming, Measurin
             self._networks.ensure_shared()
             self._firewall.setup(is_local=self._engine.socket_path is not None)
             self._is_set_up = True
-            self._warm.open()
+            self._prepared.open()
 
     def dismantle(self) -> None:
         """Remove the unused holders and the shared network of a deployment that leaves; the packet rules stay."""
         with self._engine.asking():
-            self._warm.dismantle()
+            self._prepared.dismantle()
             self._networks.remove_shared()
 
     def capacity(self) -> Slots:
@@ -158,7 +162,7 @@ class DockerBackend(MountingContainers, Imaging, Committing, Streaming, Measurin
             info = self._info = client.info()
         local, limited = self._engine.socket_path is not None, self._scratch.is_limited
         own = notes_of(info, self._accelerators, self._runtime, is_local=local, scratch_is_limited=limited)
-        return [*own, *self._firewall.notes(), *self._warm.notes(), *self._layers.notes()]
+        return [*own, *self._firewall.notes(), *self._prepared.notes(), *self._layers.notes()]
 
     def fault(self) -> str:
         return missing_runtime(self._info, self._runtime)
@@ -170,8 +174,7 @@ class DockerBackend(MountingContainers, Imaging, Committing, Streaming, Measurin
         return self._images.has(reference)
 
     def pull(self, reference: str, *, timeout: float, progress: Progress, access: RegistryAccess = NOBODY) -> None:
-        with self._engine.asking():
-            self._images.pull(reference, timeout=timeout, progress=progress, access=access)
+        self._images.pull(reference, timeout=timeout, progress=progress, access=access)
 
     def commit(self, spec: CommitSpec) -> SavedImage:
         return self._commits.make(spec)
@@ -188,7 +191,7 @@ class DockerBackend(MountingContainers, Imaging, Committing, Streaming, Measurin
     def start(self, spec: KernelSpec) -> Started:
         if not self._is_set_up:
             self.setup()
-        with self._warm.undisturbed():
+        with self._prepared.undisturbed():
             try:
                 started = self._starter.start(spec)
             except StartFailed as error:
@@ -226,7 +229,7 @@ class DockerBackend(MountingContainers, Imaging, Committing, Streaming, Measurin
         return self._logs.follow(kernel_id, tail=tail, follow=follow)
 
     def remove(self, kernel_id: UUID) -> None:
-        with self._warm.undisturbed(), self._engine.asking():
+        with self._prepared.undisturbed(), self._engine.asking():
             found = self._engine.find(kernel_id)
             if found is not None:
                 self._engine.discard(found["Id"])
@@ -240,7 +243,7 @@ class DockerBackend(MountingContainers, Imaging, Committing, Streaming, Measurin
             listed = self._engine.listed()
         return [sighting(container) for container in listed]
 
-    def readings(self, kernels: Sequence[KernelSighting]) -> dict[UUID, Reading]:
+    def readings(self, kernels: Sequence[KernelSighting]) -> dict[UUID, KernelReading]:
         return self._usage.readings(kernels)
 
     def sweep(self, live: set[UUID]) -> None:
@@ -249,7 +252,7 @@ class DockerBackend(MountingContainers, Imaging, Committing, Streaming, Measurin
             listed = self._engine.listed()
             here = {UUID(container["Labels"][f"{PREFIX}kernel"]) for container in listed}
             self._networks.sweep({UUID(container["Labels"][f"{PREFIX}session"]) for container in listed})
-            self._warm.sweep()
+            self._prepared.sweep()
         self._commits.sweep()
         self._mounts.sweep(live | here)
         self._scratch.sweep(live | here)
@@ -283,12 +286,14 @@ class DockerBackend(MountingContainers, Imaging, Committing, Streaming, Measurin
         for stream in list(self._streams):
             stream.close()
         self._mounts.hosts.stop()
-        self._warm.close()
+        self._prepared.close()
         self._engine.close()
 
-    def _watched_layers(self, reserve: float) -> Layers:
+    def _watched_layers(self, reserve: float) -> WritableLayers:
         homes, promised = self._scratch.overfull, self._scratch.promised
-        return Layers(self._engine, folder=self._engine_folder, reserve=reserve, homes=homes, homes_promised=promised)
+        return WritableLayers(
+            self._engine, folder=self._engine_folder, reserve=reserve, homes=homes, homes_promised=promised
+        )
 
     def _engine_folder(self) -> Path:
         return Path(str(self._engine_info().get("DockerRootDir", "/var/lib/docker")))

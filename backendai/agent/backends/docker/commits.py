@@ -23,12 +23,13 @@ from docker.errors import APIError, NotFound
 from docker.utils import parse_repository_tag
 
 from backendai.agent.backends.base import CommitFailed, Fetched, KernelGone, Progress, SavedImage
-from backendai.agent.backends.docker.end import is_alive
-from backendai.agent.backends.docker.engine import PREFIX, Engine, said
+from backendai.agent.backends.docker.engine import PREFIX, Engine, words_of
+from backendai.agent.backends.docker.images import progress_of
+from backendai.agent.backends.docker.state import is_alive
 from backendai.agent.backends.docker.stream import engine_messages
 from backendai.base.core.messages import Message
 from backendai.base.core.slots import format_size
-from backendai.base.wire.commits import DEPLOYMENT_LABEL, ID_LABEL, CommitSpec
+from backendai.base.wire.images import DEPLOYMENT_LABEL, ID_LABEL, CommitSpec
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +37,7 @@ _SILENCE_SECONDS = 120.0
 _PARTS = ("Config", "ContainerConfig")  # older engines also save the container's configuration
 
 
-class Commits:
+class DockerCommits:
     """Creates images from kernels, pushes and deletes them."""
 
     def __init__(self, engine: Engine) -> None:
@@ -46,10 +47,10 @@ class Commits:
     def make(self, spec: CommitSpec) -> SavedImage:
         """Return the image; creates it unless it was created before."""
         with self._at_work(), self._engine.asking(seconds=spec.timeout) as client:
-            image = self._found(client, spec)
+            image = self._found(spec)
             if image is None:
                 self._make(client, spec)
-                image = self._found(client, spec)
+                image = self._found(spec)
         if image is None:
             raise CommitFailed(Message("The container engine lost the new image."))
         return SavedImage(size_bytes=int(image["Size"]))
@@ -99,7 +100,7 @@ class Commits:
             except APIError as error:
                 if error.status_code != 409:
                     raise
-                logger.info("%s stays for now: %s", reference, said(error))
+                logger.info("%s stays for now: %s", reference, words_of(error))
                 return False
         return True
 
@@ -123,12 +124,9 @@ class Commits:
             with self._lock:
                 self._working -= 1
 
-    def _found(self, client: APIClient, spec: CommitSpec) -> dict[str, Any] | None:
-        try:
-            image: dict[str, Any] = client.inspect_image(spec.reference)
-        except NotFound:
-            return None
-        labels = image["Config"].get("Labels") or {}
+    def _found(self, spec: CommitSpec) -> dict[str, Any] | None:
+        image = self._engine.image(spec.reference)
+        labels = image["Config"].get("Labels") or {} if image else {}
         return image if labels.get(ID_LABEL) == spec.labels.get(ID_LABEL) else None
 
     def _make(self, client: APIClient, spec: CommitSpec) -> None:
@@ -139,7 +137,9 @@ class Commits:
             try:
                 self._load(client, _archive(base, client.inspect_image(made), spec))
             except APIError as error:
-                logger.info("the engine takes no configuration alone, so the commit itself is kept: %s", said(error))
+                logger.info(
+                    "the engine takes no configuration alone, so the commit itself is kept: %s", words_of(error)
+                )
                 self._keep(client, made, base, spec)
         finally:
             _forget(client, made)
@@ -244,22 +244,14 @@ def _forget(client: APIClient, image_id: str) -> None:
         if not client.inspect_image(image_id).get("RepoTags"):
             client.remove_image(image_id)
     except APIError as error:
-        logger.warning("an image that was made on the way stays: %s", said(error))
+        logger.warning("an image that was made on the way stays: %s", words_of(error))
 
 
 def _pushed(layers: dict[str, tuple[int, int]], message: Mapping[str, Any]) -> Fetched:
     """Return the progress of the push over all layers."""
-    detail = message.get("progressDetail") or {}
-    if message.get("status") == "Pushing" and detail.get("total"):
-        layers[message["id"]] = (min(detail.get("current", 0), detail["total"]), detail["total"])
-    elif message.get("status") == "Pushed" and message.get("id") in layers:
-        layers[message["id"]] = (layers[message["id"]][1],) * 2
-    done, total = sum(each[0] for each in layers.values()), sum(each[1] for each in layers.values())
-    if not total:
+    known = progress_of(layers, message, moves="Pushing", is_moved=("Pushed",))
+    if known is None:
         return Fetched(None, Message("Pushing to the registry."))
-    return Fetched(
-        done / total,
-        Message("{done} of {total} MiB pushed.", done=done // 2**20, total=total // 2**20),
-        done,
-        total,
-    )
+    done, total = known
+    text = Message("{done} of {total} MiB pushed.", done=done // 2**20, total=total // 2**20)
+    return Fetched(done / total, text, done, total)

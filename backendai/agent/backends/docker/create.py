@@ -8,8 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from backendai.agent.accelerators.base import Grant
-from backendai.agent.accelerators.environ import NOTHING
+from backendai.agent.accelerators.base import NOTHING, Grant
 from backendai.agent.backends.base import SH, StartFailed
 from backendai.agent.backends.docker.disk.layers import LIMIT_LABEL
 from backendai.agent.backends.docker.disk.scratch import HOME, TEMPORARY
@@ -17,15 +16,15 @@ from backendai.agent.backends.docker.engine import PREFIX
 from backendai.agent.backends.docker.mounts import body_of
 from backendai.agent.backends.guest_host import INSIDE as GUEST_INSIDE
 from backendai.agent.backends.shared.authorities import INSIDE, authority_environ
-from backendai.agent.backends.shared.cluster_files import Access, cluster_environ, with_ssh
-from backendai.agent.backends.shared.home import STAY, after_bootstrap
+from backendai.agent.backends.shared.cluster_files import ClusterAccess, cluster_environ
+from backendai.agent.backends.shared.home import main_command
 from backendai.agent.mounts.kernel_mounts import NO_BINDS, Binds
 from backendai.agent.settings.kernel_runtime import LEAST_MEMORY, Runtime
 from backendai.base.core.service_ports import LABEL as SERVICES_LABEL
 from backendai.base.core.slots import MILLI, Slots, format_size
+from backendai.base.paths.mount_targets import HOME as WORKDIR
 from backendai.base.wire.messages import KernelSpec
 
-WORKDIR = "/home/work"
 USER = "1000:1000"
 _TEMPORARY_FOLDERS = ("/tmp", "/var/tmp")  # noqa: S108  (in the container)
 _NANO_PER_MILLI = 1_000_000
@@ -36,7 +35,7 @@ _NOT_ROOT = (
     "The agent does not run as root, so that it can give kernels no files of their own: the kernels of this session "
     "cannot log in to each other by SSH."
 )
-ACCESS = Access(GUEST_INSIDE, "/tmp/.cluster-environ", "" if os.geteuid() == 0 else _NOT_ROOT)  # noqa: S108  (in it)
+ACCESS = ClusterAccess(GUEST_INSIDE, "/tmp/.cluster-environ", "" if os.geteuid() == 0 else _NOT_ROOT)  # noqa: S108  (in it)
 
 
 def container_body(
@@ -71,25 +70,13 @@ def container_body(
         "WorkingDir": spec.start_in or WORKDIR,
         "Env": [f"{name}={value}" for name, value in environ.items()],
         "Entrypoint": [SH, "-c"],
-        "Cmd": after_bootstrap(spec, WORKDIR, with_ssh(spec, ACCESS, [SH, "-c", *main_process(spec)]))[2:],
+        "Cmd": main_command(spec, WORKDIR, ACCESS)[2:],
         "StopSignal": "SIGTERM",
         "Tty": False,
         "Labels": labels | kernel_labels(spec),
         "HostConfig": _joined(host, grant.host),
         "NetworkingConfig": {"EndpointsConfig": {network: {"Aliases": aliases} | _fixed_address(spec)}},
     }
-
-
-def main_process(spec: KernelSpec) -> list[str]:
-    """Return the arguments of ``sh -c``: the user's command, or a banner followed by an endless sleep."""
-    if spec.runs_program:
-        return [spec.command]
-    return [STAY, "backendai", banner(spec)]
-
-
-def banner(spec: KernelSpec) -> str:
-    """Return the first line of an interactive kernel's log."""
-    return f"Session {spec.session_name} on {spec.hostname}: {spec.image}, {Slots.parse(spec.slots).describe()}"
 
 
 def kernel_labels(spec: KernelSpec) -> dict[str, str]:

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http import HTTPStatus
 from typing import Any
 from uuid import UUID
 
@@ -15,12 +16,13 @@ import urllib3
 from docker import APIClient
 from docker.errors import APIError, DockerException, NotFound
 
-from backendai.agent.backends.base import BackendError
+from backendai.agent.backends.base import BackendError, KernelGone
 
 PREFIX = "backendai."
 CALL_SECONDS = 60.0
 UNREACHABLE = "engine-unreachable"  # the code of a BackendError without an answer of the engine
 _REMOVAL_SECONDS = 60.0
+_GONE = "This kernel does not run any more."
 _DEFAULT_URL = "unix:///var/run/docker.sock"
 _NO_ANSWER = (DockerException, requests.RequestException, urllib3.exceptions.HTTPError, OSError)
 
@@ -69,7 +71,7 @@ class Engine:
             finally:
                 client.timeout = before  # restore the value of an outer ``asking``
         except APIError as error:
-            raise BackendError("The container engine refused: {said}", said=said(error)) from error
+            raise BackendError("The container engine refused: {words}", words=words_of(error)) from error
         except _NO_ANSWER as error:
             raise BackendError(
                 "The container engine does not answer: {error}", error=str(error), code=UNREACHABLE
@@ -83,13 +85,46 @@ class Engine:
         """Return the engine's filter for this agent's objects."""
         return [f"{name}={value}" for name, value in self.labels().items()]
 
-    def find(self, kernel_id: UUID) -> dict[str, Any] | None:
-        """Return a kernel's inspected container; None if there is none or it belongs to others."""
+    def inspect(self, name: str) -> dict[str, Any] | None:
+        """Return the inspected container with this name or id, of any owner; None if there is none."""
         try:
-            found: dict[str, Any] = self.client.inspect_container(container_name(kernel_id))
+            found: dict[str, Any] = self.client.inspect_container(name)
         except NotFound:
             return None
-        return found if self.owns(found) else None
+        return found
+
+    def image(self, reference: str) -> dict[str, Any] | None:
+        """Return the inspected image; None if the engine does not have it."""
+        try:
+            found: dict[str, Any] = self.client.inspect_image(reference)
+        except NotFound:
+            return None
+        return found
+
+    def find(self, kernel_id: UUID) -> dict[str, Any] | None:
+        """Return a kernel's inspected container; None if there is none or it belongs to others."""
+        found = self.inspect(container_name(kernel_id))
+        return found if found is not None and self.owns(found) else None
+
+    def running(self, kernel_id: UUID) -> dict[str, Any]:
+        """Return a running kernel's inspected container. Raises KernelGone."""
+        found = self.find(kernel_id)
+        if found is None or not found["State"]["Running"]:
+            raise KernelGone(_GONE)
+        return found
+
+    def make_exec(self, kernel_id: UUID, command: list[str], *, starts: bool = False, **options: Any) -> str:
+        """Create an exec in a kernel's container, and start it detached if it ``starts``; returns its id. Raises
+        KernelGone."""
+        try:
+            made = str(self.client.exec_create(container_name(kernel_id), command, **options)["Id"])
+            if starts:
+                self.client.exec_start(made, detach=True)
+        except APIError as error:
+            if error.status_code in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
+                raise KernelGone(_GONE) from error
+            raise
+        return made
 
     def listed(self, *, running: bool = False, sizes: bool = False) -> list[dict[str, Any]]:
         """Return the engine's entries for all containers of this agent's kernels. ``sizes`` adds ``SizeRw``, which is
@@ -100,6 +135,12 @@ class Engine:
         filters = {"label": [*self.label_filter(), f"{PREFIX}kernel"]}
         found = self.client.containers(all=not running, size=sizes, filters=filters)
         return [entry for entry in found if f"/krn-{entry['Labels'].get(f'{PREFIX}kernel')}" in (entry["Names"] or [])]
+
+    def has_file(self, container_id: str, path: str, *, seconds: float = CALL_SECONDS) -> bool:
+        """Return whether the file system of a container, running or not, has this path. Use it inside ``asking``."""
+        url = f"{self.client.base_url}/v{self.client.api_version}/containers/{container_id}/archive"
+        status: int = self.client.head(url, params={"path": path}, timeout=seconds).status_code
+        return status != HTTPStatus.NOT_FOUND
 
     def owns(self, container: dict[str, Any]) -> bool:
         """Return whether an inspected container belongs to this deployment and agent."""
@@ -139,6 +180,6 @@ def container_name(kernel_id: UUID) -> str:
     return f"krn-{kernel_id}"
 
 
-def said(error: APIError) -> str:
+def words_of(error: APIError) -> str:
     """Return the engine's error message."""
     return str(error.explanation or error).strip().rstrip(".")

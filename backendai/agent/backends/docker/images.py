@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Generator
+from collections.abc import Collection, Generator, Mapping
 from contextlib import closing
 from typing import Any
 from urllib.parse import urlencode
 
 from docker import auth
-from docker.errors import NotFound
 from docker.utils import parse_repository_tag
 from pydantic import ValidationError
 
 from backendai.agent.backends.base import NOBODY, BackendError, Fetched, ImageNotFound, Progress
 from backendai.agent.backends.docker.engine import UNREACHABLE, Engine
-from backendai.agent.backends.docker.networks.holder_image import IMAGE as HOLDER_IMAGE
+from backendai.agent.backends.docker.networks.prepared.holder_image import IMAGE as HOLDER_IMAGE
 from backendai.agent.backends.docker.stream import EngineRefused, engine_messages
 from backendai.base.core.messages import Message
 from backendai.base.wire.fields import MOST_LABELS
+from backendai.base.wire.images import RegistryAccess
 from backendai.base.wire.messages import ImageSighting
-from backendai.base.wire.pulls import RegistryAccess
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +31,7 @@ _NOT_LET_IN = ("no basic auth credentials", "unauthorized", "incorrect username 
 _NO_REGISTRY = ("no such host", "dial tcp", "i/o timeout", "connection refused", "tls handshake", "client.timeout")
 
 
-class Images:
+class DockerImages:
     """Lists and pulls images."""
 
     def __init__(self, engine: Engine) -> None:
@@ -50,12 +49,8 @@ class Images:
 
     def has(self, reference: str) -> bool:
         """Return whether the engine has the image."""
-        with self._engine.asking() as client:
-            try:
-                client.inspect_image(reference)
-            except NotFound:
-                return False
-        return True
+        with self._engine.asking():
+            return self._engine.image(reference) is not None
 
     def pull(self, reference: str, *, timeout: float, progress: Progress, access: RegistryAccess = NOBODY) -> None:
         """Pull an image and report the progress over its layers. Without an account the engine's own is used."""
@@ -107,18 +102,17 @@ class Images:
 
     def _architecture(self, image_id: str) -> str:
         if image_id not in self._architectures:
-            try:
-                self._architectures[image_id] = self._engine.client.inspect_image(image_id)["Architecture"]
-            except NotFound:
+            if (image := self._engine.image(image_id)) is None:
                 return ""
+            self._architectures[image_id] = image["Architecture"]
         return self._architectures[image_id]
 
     def _pull_messages(self, reference: str, access: RegistryAccess) -> Generator[dict[str, Any]]:
         """Return the engine's messages about a pull (see ``engine_messages``): the SDK's pull cannot be given up while
         a registry is silent."""
         repository, tag = parse_repository_tag(reference)
-        registry, _ = auth.resolve_repository_name(repository)
         with self._engine.asking() as client:
+            registry, _ = auth.resolve_repository_name(repository)
             credentials = auth.get_config_header(client, registry)
             version = client.api_version
         if access.username:
@@ -147,17 +141,26 @@ def _digest(image: dict[str, Any], tag: str) -> str:
     return str(by_repository.get(repository) or next(iter(by_repository.values()), "") or image["Id"])
 
 
+def progress_of(
+    layers: dict[str, tuple[int, int]], message: Mapping[str, Any], *, moves: str, is_moved: Collection[str]
+) -> tuple[int, int] | None:
+    """Return done and total bytes over all layers known so far, after this message of the engine; None: unknown.
+    ``moves``, ``is_moved``: its words for a layer that is being transferred, and for one that is."""
+    detail, layer = message.get("progressDetail") or {}, str(message.get("id"))
+    if message.get("status") == moves and detail.get("total"):
+        layers[layer] = (min(detail.get("current", 0), detail["total"]), detail["total"])
+    elif message.get("status") in is_moved and layer in layers:
+        layers[layer] = (layers[layer][1],) * 2
+    total = sum(each[1] for each in layers.values())
+    return (sum(each[0] for each in layers.values()), total) if total else None
+
+
 def _fetched(layers: dict[str, tuple[int, int]], message: dict[str, Any]) -> Fetched:
     """Return the progress over all layers known so far."""
-    detail = message.get("progressDetail") or {}
-    if message.get("status") == "Downloading" and detail.get("total"):
-        layers[message["id"]] = (detail.get("current", 0), detail["total"])
-    elif message.get("status") in ("Download complete", "Pull complete") and message.get("id") in layers:
-        total = layers[message["id"]][1]
-        layers[message["id"]] = (total, total)
-    done, total = (sum(column) for column in zip(*layers.values(), strict=True)) if layers else (0, 0)
-    if not total:
+    known = progress_of(layers, message, moves="Downloading", is_moved=("Download complete", "Pull complete"))
+    if known is None:
         return Fetched(None, str(message.get("status", "")))
+    done, total = known
     return Fetched(done / total, f"{done // 2**20} of {total // 2**20} MiB", done, total)
 
 

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from docker.errors import NotFound
-
-from backendai.agent.backends.base import BackendError, KernelGone, StartFailed
+from backendai.agent.backends.base import BackendError, StartFailed
 from backendai.agent.backends.docker.disk.scratch import shares_mounts_with
 from backendai.agent.backends.docker.engine import Engine, container_name
+from backendai.agent.mounts.hosts import MountRules, usual_uids
 from backendai.agent.mounts.kernel_mounts import Binds, KernelMounts
 from backendai.agent.mounts.mounting import MountingBackend
-from backendai.agent.mounts.rules import MountRules, usual_uids
 from backendai.base.wire.messages import KernelSpec
 
 
@@ -28,12 +25,8 @@ class MountingContainers(MountingBackend):
         """Return the container's main process."""
         if self._engine.socket_path is None:
             raise BackendError("The container engine of this agent is on another machine.")
-        pid = 0  # as of a container that has ended
-        with self._engine.asking() as client, contextlib.suppress(NotFound):
-            pid = int(client.inspect_container(container_name(kernel_id))["State"]["Pid"])
-        if pid == 0:
-            raise KernelGone("This kernel is no longer on its agent.")
-        return [pid]
+        with self._engine.asking():
+            return [int(self._engine.running(kernel_id)["State"]["Pid"])]
 
 
 class DockerMounts:

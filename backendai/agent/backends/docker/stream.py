@@ -35,7 +35,7 @@ class EngineRefused(BackendError):
         self.words = words
 
 
-class Stream(asyncio.Protocol):
+class EngineStream(asyncio.Protocol):
     """An open connection to the engine, with one reading and one writing task. Uses a single future between socket and
     reader, as asyncio's streams take a tenth of a key's echo time."""
 
@@ -148,7 +148,7 @@ async def open_stream(
     *,
     headers: Mapping[str, str] = _NO_HEADERS,
     seconds: float = _OPEN_SECONDS,
-) -> Stream:
+) -> EngineStream:
     """Return the raw stream after the engine's answer, which takes ``seconds`` at most. Raises BackendError, for a
     refusal EngineRefused."""
     try:
@@ -207,11 +207,11 @@ async def _is_done(task: asyncio.Task[Any]) -> bool:
     return bool((await asyncio.wait({task}, timeout=_LOOK_SECONDS))[0])
 
 
-async def _connect(engine_url: str) -> Stream:
+async def _connect(engine_url: str) -> EngineStream:
     address, loop = urlsplit(engine_url), asyncio.get_running_loop()
     if address.scheme == "unix":
-        return (await loop.create_unix_connection(Stream, address.path))[1]
-    return (await loop.create_connection(Stream, address.hostname or "", address.port or 2375))[1]
+        return (await loop.create_unix_connection(EngineStream, address.path))[1]
+    return (await loop.create_connection(EngineStream, address.hostname or "", address.port or 2375))[1]
 
 
 def _request(method: str, path: str, body: dict[str, Any] | None, headers: Mapping[str, str]) -> bytes:

@@ -1,6 +1,6 @@
 """Terminals in containers: an exec with a tty per client, ended when the client disconnects.
 
-The engine does not end an exec when its client disconnects; a second exec does (``terminal_scripts``).
+The engine does not end an exec when its client disconnects; a second exec does (``shared.terminals``).
 """
 
 from __future__ import annotations
@@ -10,26 +10,22 @@ import secrets
 from collections.abc import Callable
 from uuid import UUID
 
-from docker.errors import APIError, NotFound
+from docker.errors import APIError
 
-from backendai.agent.backends.base import SH, BackendError, KernelGone, Terminal
-from backendai.agent.backends.docker.create import WORKDIR
-from backendai.agent.backends.docker.engine import Engine, container_name
-from backendai.agent.backends.docker.stream import Stream, open_stream
-from backendai.agent.backends.shared.home import WAIT
-from backendai.agent.backends.shared.terminal_scripts import CLOSE_ALL_BUT, CLOSE_ONE, MARK, OPEN, SETTINGS, tmux_name
-from backendai.agent.backends.shared.tmux import FIND
+from backendai.agent.backends.base import Terminal
+from backendai.agent.backends.docker.engine import Engine
+from backendai.agent.backends.docker.stream import EngineStream, open_stream
+from backendai.agent.backends.shared.terminals import FIND, MARK, TerminalClients, shell_command, tmux_name
 
 _RESIZE_TRIES = 20
 
 
-class Terminals:
+class DockerTerminals(TerminalClients):
     """Opens terminals in one agent's containers, and tracks the open ones."""
 
     def __init__(self, engine: Engine) -> None:
+        super().__init__()
         self._engine = engine
-        self._open: dict[str, UUID] = {}
-        self._clean: set[UUID] = set()
 
     async def open(self, kernel_id: UUID, *, name: str, rows: int, cols: int) -> Terminal:
         """Return a terminal attached to the shell session ``name`` of a running kernel."""
@@ -46,48 +42,11 @@ class Terminals:
         await terminal.resize(rows, cols)
         return terminal
 
-    def started(self, kernel_id: UUID) -> None:
-        """Record that this agent started a kernel, so it has no clients of an earlier agent."""
-        self._clean.add(kernel_id)
-
-    def sweep(self, running: set[UUID]) -> None:
-        """End the clients that a killed agent left in these kernels."""
-        self._clean &= running
-        for kernel_id in running - self._clean:
-            ours = [mark for mark, kernel in list(self._open.items()) if kernel == kernel_id]
-            if self._run(kernel_id, CLOSE_ALL_BUT, ours):
-                self._clean.add(kernel_id)
-
     def _prepare(self, kernel_id: UUID, name: str, mark: str) -> str:
-        with self._engine.asking() as client:
-            if self._engine.find(kernel_id) is None:
-                raise KernelGone("This kernel is no longer on its agent.")
-            try:
-                made = client.exec_create(
-                    container_name(kernel_id),
-                    [
-                        SH,
-                        "-c",
-                        WAIT,
-                        "wait",
-                        WORKDIR,
-                        SH,
-                        "-c",
-                        OPEN,
-                        "terminal",
-                        tmux_name(name),
-                        WORKDIR,
-                        SETTINGS,
-                    ],
-                    stdin=True,
-                    tty=True,
-                    environment={MARK: mark, "TERM": "xterm-256color"},
-                )
-            except (NotFound, APIError) as error:
-                if error.status_code in (404, 409):
-                    raise KernelGone("This kernel does not run any more.") from error
-                raise
-        return str(made["Id"])
+        with self._engine.asking():
+            self._engine.running(kernel_id)
+            environ = {MARK: mark, "TERM": "xterm-256color"}
+            return self._engine.make_exec(kernel_id, shell_command(name), stdin=True, tty=True, environment=environ)
 
     def _resize(self, exec_id: str, size: tuple[int, int]) -> bool:
         """Set the size; returns False while the engine refuses it, which it does until the shell runs."""
@@ -98,21 +57,9 @@ class Terminals:
                 return False
         return True
 
-    def _hang_up(self, mark: str) -> None:
-        kernel_id = self._open.pop(mark, None)
-        if kernel_id is not None and not self._run(kernel_id, CLOSE_ONE, [mark]):
-            self._clean.discard(kernel_id)  # the next sweep retries
-
-    def _run(self, kernel_id: UUID, script: str, arguments: list[str]) -> bool:
-        """Run a script in the kernel without waiting for its end; returns whether it was started, or is unnecessary."""
-        try:
-            with self._engine.asking() as client:
-                command = [SH, "-c", script, "hang-up", *arguments]
-                made = client.exec_create(container_name(kernel_id), command)
-                client.exec_start(made["Id"], detach=True)
-        except BackendError as error:
-            return isinstance(error.__cause__, APIError) and error.__cause__.status_code in (404, 409)
-        return True
+    def _execute(self, kernel_id: UUID, command: list[str]) -> None:
+        with self._engine.asking():
+            self._engine.make_exec(kernel_id, command, starts=True)
 
 
 class ExecTerminal(Terminal):
@@ -120,7 +67,7 @@ class ExecTerminal(Terminal):
 
     def __init__(
         self,
-        stream: Stream,
+        stream: EngineStream,
         resize: Callable[[tuple[int, int]], bool],
         find: Callable[[str, str], None],
         hang_up: Callable[[], None],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,9 @@ from uuid import UUID
 from docker import APIClient
 from docker.errors import NotFound
 
-from backendai.agent.backends.docker.end import OOM
+from backendai.agent.backends.base import KernelReading
 from backendai.agent.backends.docker.engine import Engine
-from backendai.agent.backends.readings import Reading
+from backendai.agent.backends.docker.state import OOM
 from backendai.agent.backends.shared.cgroup_counters import folders_of, network_bytes, read
 from backendai.base.wire.messages import KernelSighting
 
@@ -40,7 +40,7 @@ class ContainerUsage:
         self._places: dict[str, _Place] = {}
         self._kills: dict[str, tuple[int, int]] = {}  # by container, their number and the time of the last one
 
-    def readings(self, kernels: Sequence[KernelSighting]) -> dict[UUID, Reading]:
+    def readings(self, kernels: Sequence[KernelSighting]) -> dict[UUID, KernelReading]:
         """Return the counters of these containers, without ended ones and those exceeding the time of 5 s. Raises
         BackendError."""
         here = {kernel.container_id for kernel in kernels}
@@ -53,7 +53,7 @@ class ContainerUsage:
                     found[kernel.kernel_id] = reading
         return found
 
-    def _reading(self, client: APIClient, container_id: str) -> Reading | None:
+    def _reading(self, client: APIClient, container_id: str) -> KernelReading | None:
         try:
             place = self._places.get(container_id) or self._find(client, container_id)
             if place is None:
@@ -61,8 +61,8 @@ class ContainerUsage:
             self._places[container_id] = place
             if place.folders:
                 return _from_files(container_id, place)
-            said = client.stats(container_id, stream=False, one_shot=True)
-            return _from_engine(container_id, said, self._memory_kills(client, container_id, said["read"]))
+            answer = client.stats(container_id, stream=False, one_shot=True)
+            return _from_engine(container_id, answer, self._memory_kills(client, container_id, answer["read"]))
         except NotFound:
             return None
 
@@ -100,31 +100,22 @@ class ContainerUsage:
         return _Place(pid, ours)
 
 
-def _from_files(container_id: str, place: _Place) -> Reading | None:
-    counters = read(place.folders)
-    if counters is None:
+def _from_files(container_id: str, place: _Place) -> KernelReading | None:
+    reading = read(container_id, place.folders)
+    if reading is None:
         return None
     received, sent = network_bytes(place.pid) or (None, None)
-    return Reading(
-        run=container_id,
-        cpu_seconds=counters.cpu_seconds,
-        mem_bytes=counters.mem_bytes,
-        net_rx=received,
-        net_tx=sent,
-        io_read=counters.io_read,
-        io_write=counters.io_write,
-        memory_kills=counters.memory_kills,
-    )
+    return replace(reading, net_rx=received, net_tx=sent)
 
 
-def _from_engine(container_id: str, said: dict[str, Any], memory_kills: int) -> Reading:
-    used = (said.get("cpu_stats") or {}).get("cpu_usage", {}).get("total_usage")
-    memory = said.get("memory_stats") or {}
+def _from_engine(container_id: str, answer: dict[str, Any], memory_kills: int) -> KernelReading:
+    used = (answer.get("cpu_stats") or {}).get("cpu_usage", {}).get("total_usage")
+    memory = answer.get("memory_stats") or {}
     details = memory.get("stats") or {}
     idle = details.get("total_inactive_file", details.get("inactive_file", 0))
-    networks = (said.get("networks") or {}).values()
-    blocks = (said.get("blkio_stats") or {}).get("io_service_bytes_recursive")
-    return Reading(
+    networks = (answer.get("networks") or {}).values()
+    blocks = (answer.get("blkio_stats") or {}).get("io_service_bytes_recursive")
+    return KernelReading(
         run=container_id,
         cpu_seconds=None if used is None else used / 1e9,
         mem_bytes=max(memory["usage"] - idle, 0) if "usage" in memory else None,

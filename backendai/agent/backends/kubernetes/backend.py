@@ -14,34 +14,42 @@ from pathlib import Path
 from uuid import UUID
 
 from backendai.agent.backends.abilities import Imaging, Measuring, Streaming
-from backendai.agent.backends.base import NOBODY, Ended, KernelEvent, Progress, Started, StartFailed, Terminal
-from backendai.agent.backends.kubernetes.api.access import Access
+from backendai.agent.backends.base import (
+    NOBODY,
+    Ended,
+    KernelEvent,
+    KernelReading,
+    Progress,
+    Started,
+    StartFailed,
+    Terminal,
+)
+from backendai.agent.backends.kubernetes.api.access import ApiAccess
 from backendai.agent.backends.kubernetes.api.client import Api, ApiError
 from backendai.agent.backends.kubernetes.api.feed import Feed
 from backendai.agent.backends.kubernetes.api.names import KERNEL, SESSION, AgentIdentity, labels_of
 from backendai.agent.backends.kubernetes.cluster import Clusters
-from backendai.agent.backends.kubernetes.folders import MountingPods, PodFolders
 from backendai.agent.backends.kubernetes.guests import PodGuests
 from backendai.agent.backends.kubernetes.images import PoolImages
-from backendai.agent.backends.kubernetes.logs import Logs
+from backendai.agent.backends.kubernetes.logs import PodLogs
+from backendai.agent.backends.kubernetes.mounts import MountingPods, PodMounts
 from backendai.agent.backends.kubernetes.networks.borders import Borders
 from backendai.agent.backends.kubernetes.networks.policies import Policies
 from backendai.agent.backends.kubernetes.networks.probe import Probe
 from backendai.agent.backends.kubernetes.notes import notes_of_pods, pool_notes
 from backendai.agent.backends.kubernetes.pods import Pods
-from backendai.agent.backends.kubernetes.room import Pool
+from backendai.agent.backends.kubernetes.pool import KubernetesPool
 from backendai.agent.backends.kubernetes.services import PodServices
 from backendai.agent.backends.kubernetes.start import KubernetesStarter
 from backendai.agent.backends.kubernetes.state import is_kernel, kernel_of, runs, sighting
-from backendai.agent.backends.kubernetes.terminal import Terminals
+from backendai.agent.backends.kubernetes.terminal import PodTerminals
 from backendai.agent.backends.kubernetes.usage import PodUsage
-from backendai.agent.backends.readings import Reading
 from backendai.agent.mounts.hosts import StorageHosts
 from backendai.agent.settings.kubernetes import PoolSettings
 from backendai.base.core.slots import Slots
 from backendai.base.wire.capabilities import Capability
+from backendai.base.wire.images import RegistryAccess
 from backendai.base.wire.messages import ImageSighting, KernelSighting, KernelSpec, Note
-from backendai.base.wire.pulls import RegistryAccess
 
 _KEPT_SECONDS = 110.0  # long enough, as the next start detects a revoked role anyway
 _KEPT_FAULT_SECONDS = 20.0
@@ -108,7 +116,7 @@ class KubernetesBackend(MountingPods, Imaging, Streaming, Measuring):
     def __init__(
         self,
         data: Path,
-        access: Access,
+        access: ApiAccess,
         settings: PoolSettings,
         *,
         deployment: str,
@@ -119,13 +127,13 @@ class KubernetesBackend(MountingPods, Imaging, Streaming, Measuring):
     ) -> None:
         self.api = Api(access, settings.namespace or access.namespace or _DEFAULT_NAMESPACE)
         self._ours, self._settings = AgentIdentity(deployment, agent), settings
-        self.pool = Pool(self.api, settings, told, clock)
-        self._feed, self._logs = Feed(self.api, self._ours), Logs(self.api, data.absolute() / "logs")
+        self.pool = KubernetesPool(self.api, settings, told, clock)
+        self._feed, self._logs = Feed(self.api, self._ours), PodLogs(self.api, data.absolute() / "logs")
         self._pods = Pods(self.api, self._ours, self._feed, self._logs)
         self._images = PoolImages(self.api, self._ours, settings, listed=self.pool.images, nodes=self.pool.selector)
-        self._folders = PodFolders(self.api, settings.storage, hosts or StorageHosts())
+        self._folders = PodMounts(self.api, settings.storage, hosts or StorageHosts())
         self._starter = KubernetesStarter(self._pods, self.pool, settings, self._images, self._folders)
-        self._terminals, self._usage = Terminals(self.api, self._pods.running), PodUsage(self.api)
+        self._terminals, self._usage = PodTerminals(self.api, self._pods.running), PodUsage(self.api)
         self._feed.on_over = self._terminals.over
         self.guests = self._guests = PodGuests(self.api, self._pods.running, data.absolute() / "guests")
         self._forwards = settings.reach == "forward" or (settings.reach == "auto" and not access.inside)
@@ -217,7 +225,7 @@ class KubernetesBackend(MountingPods, Imaging, Streaming, Measuring):
         self._pods.keep_logs_of_deleted(pods)
         return [sighting(pod) for pod in pods]
 
-    def readings(self, kernels: Sequence[KernelSighting]) -> dict[UUID, Reading]:
+    def readings(self, kernels: Sequence[KernelSighting]) -> dict[UUID, KernelReading]:
         return self._usage.readings(kernels)
 
     def sweep(self, live: set[UUID]) -> None:

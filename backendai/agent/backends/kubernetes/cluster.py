@@ -7,7 +7,6 @@ import threading
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
-from weakref import WeakValueDictionary
 
 from backendai.agent.backends.base import SH, TOOLS, BackendError
 from backendai.agent.backends.kubernetes.api.client import Api
@@ -15,6 +14,7 @@ from backendai.agent.backends.kubernetes.api.names import CLUSTER, SESSION, labe
 from backendai.agent.backends.kubernetes.api.streams import output_of
 from backendai.agent.backends.kubernetes.pod import ALL_ARE_HERE, HOSTS, SOME_ARE_HERE
 from backendai.agent.backends.kubernetes.state import runs, uid_of
+from backendai.agent.backends.shared.starting import KeyedLocks
 
 logger = logging.getLogger(__name__)
 
@@ -34,8 +34,7 @@ class Clusters:
     def __init__(self, api: Api) -> None:
         self._api = api
         self._told: dict[str, str] = {}  # the names that each pod has
-        self._locks: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
-        self._guard = threading.Lock()
+        self._locks, self._guard = KeyedLocks(), threading.Lock()
 
     def introduce(self, pods: list[Pod]) -> None:
         """Write the names for each complete session among these pods."""
@@ -58,9 +57,7 @@ class Clusters:
 
     def _tell(self, pod: Pod, names: str) -> None:
         uid, name = uid_of(pod), pod["metadata"]["name"]
-        with self._guard:
-            lock = self._locks.setdefault(uid, threading.Lock())
-        with lock:  # one lock per pod, so that a hanging pod delays only its session
+        with self._locks.held(uid):  # one lock per pod, so that a hanging pod delays only its session
             if self._told.get(uid) == names:
                 return
             try:

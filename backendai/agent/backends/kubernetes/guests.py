@@ -14,16 +14,16 @@ from pathlib import Path
 from uuid import UUID
 
 from backendai.agent.backends.base import SH, TOOLS, BackendError, KernelGone
-from backendai.agent.backends.docker.create import WORKDIR
-from backendai.agent.backends.docker.guest import IS_NEW_ENOUGH
 from backendai.agent.backends.guest_host import PROGRAM, GuestPlace, program
 from backendai.agent.backends.kubernetes.api.client import Api
 from backendai.agent.backends.kubernetes.api.names import pod_name
-from backendai.agent.backends.kubernetes.api.streams import Command, run_command
+from backendai.agent.backends.kubernetes.api.streams import PodCommand, run_command
 from backendai.agent.backends.shared.home import WAIT
-from backendai.agent.backends.shared.trees import remove_tree
+from backendai.agent.backends.shared.kit import IS_NEW_ENOUGH
+from backendai.agent.backends.shared.trees import ids_in, remove_tree
 from backendai.agent.guest.link.carrying import Carrier
 from backendai.agent.guest.link.sockets import SOCKET, short_address
+from backendai.base.paths.mount_targets import HOME as WORKDIR
 
 logger = logging.getLogger(__name__)
 
@@ -82,9 +82,8 @@ class PodGuests(GuestPlace):
 
     def sweep(self, live: set[UUID]) -> None:
         """Remove the guests of kernels that are not in ``live``."""
-        names = {path.name for path in self._root.iterdir()} if self._root.is_dir() else set()
-        for name in names - {str(kernel_id) for kernel_id in live}:
-            self.remove(UUID(name))
+        for kernel_id in ids_in(self._root) - live:
+            self.remove(kernel_id)
 
     def close(self) -> None:
         """Close every connection; the guests and their programs continue."""
@@ -188,6 +187,6 @@ class _GuestConnection:
             return await asyncio.open_unix_connection(address)
 
 
-async def _end_of(running: Command) -> None:
+async def _end_of(running: PodCommand) -> None:
     while await running.read():
         pass

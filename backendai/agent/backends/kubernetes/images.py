@@ -18,13 +18,14 @@ from typing import Any
 
 from backendai.agent.backends.base import SH, BackendError, Fetched, ImageNotFound, Progress
 from backendai.agent.backends.docker.images import pull_refusal
-from backendai.agent.backends.kubernetes.api.client import Api, ApiError
-from backendai.agent.backends.kubernetes.api.names import MAIN, PART, AgentIdentity, labels_of
-from backendai.agent.backends.kubernetes.state import Obstacle, is_over, newest_words, obstacle_of, runs
+from backendai.agent.backends.kubernetes.api.client import Api
+from backendai.agent.backends.kubernetes.api.names import PART, AgentIdentity, labels_of
+from backendai.agent.backends.kubernetes.pod import helper_pod
+from backendai.agent.backends.kubernetes.state import StartObstacle, is_over, newest_words, obstacle_of, runs
 from backendai.agent.settings.kubernetes import PoolSettings
 from backendai.base.core.messages import Message
+from backendai.base.wire.images import RegistryAccess
 from backendai.base.wire.messages import ImageSighting
-from backendai.base.wire.pulls import RegistryAccess
 
 _SECONDS = 1.0  # interval of polling a pull
 _ACCOUNT_SECONDS = 900.0  # lifetime of a pull's secret in the namespace
@@ -144,32 +145,14 @@ class PoolImages:
 
     def _body(self, name: str, reference: str, secret: str) -> dict[str, Any]:
         node = self.node_of(reference)
-        few = {"cpu": "1m", "memory": "16Mi"}
-        return {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": name, "labels": {**self._settings.labels, **self._ours.labels(), PART: "pull"}},
-            "spec": {
-                "restartPolicy": "Never",
-                "automountServiceAccountToken": False,
-                "enableServiceLinks": False,
-                "terminationGracePeriodSeconds": 0,
-                "nodeSelector": {**self._nodes_of_pool(), **({"kubernetes.io/hostname": node} if node else {})},
-                "tolerations": [dict(one) for one in self._settings.tolerations],
-                "securityContext": {"runAsUser": 1000, "runAsNonRoot": True},
-                **({"imagePullSecrets": [{"name": secret}]} if secret else {}),
-                "containers": [
-                    {
-                        "name": MAIN,
-                        "image": reference,
-                        "imagePullPolicy": "IfNotPresent",
-                        "command": [SH, "-c", "exit 0"],
-                        "resources": {"requests": few, "limits": few},
-                        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
-                    }
-                ],
-            },
-        }
+        return helper_pod(
+            name,
+            self._settings,
+            {**self._ours.labels(), PART: "pull"},
+            {"image": reference, "imagePullPolicy": "IfNotPresent", "command": [SH, "-c", "exit 0"]},
+            nodes={**self._nodes_of_pool(), **({"kubernetes.io/hostname": node} if node else {})},
+            pull_secret=secret,
+        )
 
     def _wait(self, name: str, reference: str, deadline: float, progress: Progress) -> None:
         while True:
@@ -193,14 +176,10 @@ class PoolImages:
         return newest_words(self._api.ask("GET", self._api.path("events"), query=query)["items"])[1]
 
     def _drop(self, kind: str, name: str) -> None:
-        try:
-            self._api.ask("DELETE", self._api.path(kind, name), {"gracePeriodSeconds": 0})
-        except ApiError as error:
-            if error.status != 404:
-                raise
+        self._api.delete(kind, name, {"gracePeriodSeconds": 0})
 
 
-def image_refusal(reference: str, obstacle: Obstacle, warning: str) -> ImageNotFound:
+def image_refusal(reference: str, obstacle: StartObstacle, warning: str) -> ImageNotFound:
     """Return the error of a start. The pull that follows, which has an account, finds the reason."""
     words = obstacle.words or warning or obstacle.reason
     return ImageNotFound(Message("The image {reference} cannot be fetched: {words}", reference=reference, words=words))

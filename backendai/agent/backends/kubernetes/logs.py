@@ -17,6 +17,7 @@ from backendai.agent.backends.base import BackendError
 from backendai.agent.backends.kubernetes.api.client import Api, ApiError
 from backendai.agent.backends.kubernetes.api.names import MAIN, pod_name
 from backendai.agent.backends.kubernetes.api.streams import log_of
+from backendai.agent.backends.shared.trees import ids_in
 from backendai.base.core.log_lines import from_last_lines, last_lines
 
 # A node's error messages inside a log (with status 200) when the container disappears during reading.
@@ -31,7 +32,7 @@ _KEPT_LINES = 200_000
 _LONGEST_GRACE = 120.0
 
 
-class Logs:
+class PodLogs:
     """``folder``: the folder of the saved ends of logs."""
 
     def __init__(self, api: Api, folder: Path) -> None:
@@ -79,13 +80,8 @@ class Logs:
 
     def sweep(self, live: set[UUID]) -> None:
         """Delete the saved logs of kernels that are not in ``live``."""
-        for path in self._folder.glob("*.log") if self._folder.is_dir() else ():
-            try:
-                kernel_id = UUID(path.stem)
-            except ValueError:
-                continue
-            if kernel_id not in live:
-                self.drop(kernel_id)
+        for kernel_id in ids_in(self._folder) - live:
+            self.drop(kernel_id)
 
     def _kept(self, kernel_id: UUID) -> Path:
         return self._folder / f"{kernel_id}.log"

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from backendai.agent.backends.base import SH, TOOLS
-from backendai.agent.backends.docker.create import WORKDIR, main_process
 from backendai.agent.backends.kubernetes.api.names import (
     CLUSTER,
     FINALIZER,
@@ -24,15 +23,17 @@ from backendai.agent.backends.kubernetes.api.names import (
 )
 from backendai.agent.backends.shared.authorities import INSIDE as AUTHORITIES
 from backendai.agent.backends.shared.authorities import authority_environ, write_authorities
-from backendai.agent.backends.shared.home import after_bootstrap, home_files
+from backendai.agent.backends.shared.home import home_files, main_command
 from backendai.agent.settings.kubernetes import PoolSettings
 from backendai.base.core.slots import MILLI, Slots
+from backendai.base.paths.mount_targets import HOME as WORKDIR
 from backendai.base.paths.mount_targets import below_home
 from backendai.base.wire.messages import KernelSpec
 
 USER = 1000
 FILES = "/run/backendai/home"  # mount point of the secret with the home's files
 HOSTS = "/etc/hosts"
+_NO_RIGHTS = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 ALL_ARE_HERE, SOME_ARE_HERE = "# kernels of this session", "# kernels of this session until now"
 _ENVIRON = {"HOME": WORKDIR, "LANG": "C.UTF-8", "TERM": "xterm"}
 _FILL = f'/bin/sh {FILES}/fill "$0"; exec "$@"'
@@ -51,7 +52,7 @@ _OWN_HOSTS = f"{TOOLS}; cat {HOSTS} >/backendai-hosts/hosts; chmod 644 /backenda
 
 
 @dataclass(frozen=True, slots=True)
-class Folder:
+class PodFolder:
     """A folder in a pod. ``source``: the volume of its storage host in the API's format. ``path``: within the
     volume."""
 
@@ -67,7 +68,7 @@ def pod_body(
     pool: PoolSettings,
     ours: AgentIdentity,
     *,
-    folders: Sequence[Folder] = (),
+    folders: Sequence[PodFolder] = (),
     user: int = USER,
     pull_secret: str = "",
     node: str = "",
@@ -100,6 +101,33 @@ def pod_body(
     if node:
         body["spec"]["affinity"] = {"nodeAffinity": _prefer(node)}
     return body
+
+
+def helper_pod(
+    name: str,
+    pool: PoolSettings,
+    labels: Mapping[str, str],
+    main: Mapping[str, Any],
+    *,
+    nodes: Mapping[str, str],
+    pull_secret: str = "",
+) -> dict[str, Any]:
+    """Return a small pod of the agent's own, which ends soon. ``main``: what its container runs."""
+    few = {"cpu": "1m", "memory": "16Mi"}
+    container = {"name": MAIN, **main, "resources": {"requests": few, "limits": few}, "securityContext": _NO_RIGHTS}
+    spec = {
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": 0,
+        "nodeSelector": dict(nodes),
+        "tolerations": [dict(one) for one in pool.tolerations],
+        "securityContext": {"runAsUser": USER, "runAsNonRoot": True},
+        "containers": [container],
+        **({"imagePullSecrets": [{"name": pull_secret}]} if pull_secret else {}),
+    }
+    metadata = {"name": name, "labels": {**pool.labels, **labels}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
 def _notes(spec: KernelSpec) -> dict[str, str]:
@@ -170,7 +198,7 @@ def _pod_options(spec: KernelSpec, pool: PoolSettings, user: int) -> dict[str, A
     return options | ({"runtimeClassName": pool.runtime_class} if pool.runtime_class else {})
 
 
-def _container(spec: KernelSpec, pool: PoolSettings, folders: Sequence[Folder], has_files: bool) -> dict[str, Any]:
+def _container(spec: KernelSpec, pool: PoolSettings, folders: Sequence[PodFolder], has_files: bool) -> dict[str, Any]:
     trusted = authority_environ(spec, AUTHORITIES)
     environ = {**_ENVIRON, **trusted, **spec.environ}
     amounts = _amounts(spec, pool)
@@ -186,13 +214,13 @@ def _container(spec: KernelSpec, pool: PoolSettings, folders: Sequence[Folder], 
         "workingDir": spec.start_in or WORKDIR,
         "env": [{"name": name, "value": value} for name, value in environ.items()],
         "resources": {"requests": amounts, "limits": limits},
-        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        "securityContext": _NO_RIGHTS,
         "volumeMounts": [*_own_mounts(spec, has_files), *_folder_mounts(folders)],
     }
 
 
 def _command(spec: KernelSpec, has_files: bool) -> list[str]:
-    command = after_bootstrap(spec, WORKDIR, [SH, "-c", *main_process(spec)])
+    command = main_command(spec, WORKDIR)
     if spec.cluster_size > 1:
         command = [SH, "-c", _MEET, "meet", *command]
     return _literally([SH, "-c", _FILL, WORKDIR, *command] if has_files else command)
@@ -227,14 +255,14 @@ def _own_mounts(spec: KernelSpec, has_files: bool) -> list[dict[str, Any]]:
     return mounts
 
 
-def _folder_mounts(folders: Sequence[Folder]) -> list[dict[str, Any]]:
+def _folder_mounts(folders: Sequence[PodFolder]) -> list[dict[str, Any]]:
     return [
         {"name": _volume_of(one), "mountPath": one.target, "subPath": one.path, "readOnly": one.read_only}
         for one in sorted(folders, key=lambda one: one.target)  # parents before mounts below them
     ]
 
 
-def _volume_of(folder: Folder) -> str:
+def _volume_of(folder: PodFolder) -> str:
     return f"storage-{folder.host}"[:63].rstrip("-")
 
 
@@ -252,7 +280,7 @@ def _scratch(spec: KernelSpec, pool: PoolSettings) -> dict[str, Any]:
 
 
 def _volumes(
-    spec: KernelSpec, pool: PoolSettings, name: str, folders: Sequence[Folder], has_files: bool
+    spec: KernelSpec, pool: PoolSettings, name: str, folders: Sequence[PodFolder], has_files: bool
 ) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = [
         {"name": "scratch", **_scratch(spec, pool)},
@@ -278,7 +306,7 @@ def _hosts_container(spec: KernelSpec, pool: PoolSettings) -> dict[str, Any]:
         "imagePullPolicy": pool.pull_policy,
         "command": [SH, "-c", _OWN_HOSTS],
         "resources": {"requests": _amounts(spec, pool), "limits": _amounts(spec, pool)},
-        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        "securityContext": _NO_RIGHTS,
         "volumeMounts": [{"name": "hosts", "mountPath": "/backendai-hosts"}],
     }
 

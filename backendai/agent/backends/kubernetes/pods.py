@@ -19,7 +19,7 @@ from backendai.agent.backends.kubernetes.api.names import (
     labels_of,
     pod_name,
 )
-from backendai.agent.backends.kubernetes.logs import Logs
+from backendai.agent.backends.kubernetes.logs import PodLogs
 from backendai.agent.backends.kubernetes.state import (
     DELETED,
     evicted,
@@ -46,7 +46,7 @@ Pod = dict[str, Any]
 class Pods:
     """The pods of one agent's kernels."""
 
-    def __init__(self, api: Api, ours: AgentIdentity, feed: Feed, logs: Logs) -> None:
+    def __init__(self, api: Api, ours: AgentIdentity, feed: Feed, logs: PodLogs) -> None:
         self.api, self.ours, self.feed, self.logs = api, ours, feed, logs
         self._read: set[str] = set()  # deleted pods whose logs are being read
         self.recent: list[Pod] = []  # the pods of the last list
@@ -160,11 +160,8 @@ class Pods:
             "gracePeriodSeconds": seconds,
             "preconditions": {"uid": uid_of(pod)},
         }
-        try:
-            self.api.ask("DELETE", self.api.path("pods", pod["metadata"]["name"]), body)
-        except ApiError as error:
-            if error.status not in (404, 409):  # 409: another pod has the name now
-                raise
+        # 409: another pod has the name now
+        self.api.delete("pods", pod["metadata"]["name"], body, but=(404, 409))
 
     def _patch(self, pod: Pod, changes: list[dict[str, Any]]) -> None:
         """Patch this pod if it still has the same uid and generation; else does nothing."""

@@ -17,11 +17,9 @@ from backendai.agent.backends.kubernetes.api.names import pod_name
 from backendai.agent.backends.kubernetes.api.streams import forward, output_of
 from backendai.agent.backends.kubernetes.pods import Pods
 from backendai.agent.backends.service_host import ServiceHost, ServiceSource
-from backendai.agent.backends.shared.service_script import LAUNCH, LOG
+from backendai.agent.backends.shared.services import LARGEST_DEFINITION, LAUNCH, LOG, definition_of
 from backendai.base.core.service_ports import LABEL
 
-_DEFINITIONS = "/etc/backend.ai/service-defs"
-_LARGEST_DEFINITION = 64 * 2**10
 _NO_DEFINITION = 66
 _PIECE = 32 * 1024
 # The program continues in its own session; its exit code is saved beside its log.
@@ -31,7 +29,7 @@ code=/tmp/.app-$0.$1.code; shift
 apart=$({TOOLS} command -v setsid) env=$({TOOLS} command -v env)
 $apart /bin/sh -c 'code=$1; shift; "$@"; echo $? >"$code"' run "$code" "$env" "$@" >/dev/null 2>&1 </dev/null &
 """.strip()
-_READ = f'{TOOLS}; [ -f "$0" ] || exit {_NO_DEFINITION}; head -c {_LARGEST_DEFINITION} "$0"'
+_READ = f'{TOOLS}; [ -f "$0" ] || exit {_NO_DEFINITION}; head -c {LARGEST_DEFINITION} "$0"'
 _LISTENS = f'{TOOLS}; cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | grep -qE ":$0 [0-9A-F]+:0000 0A "'
 _CODE = f'{TOOLS}; [ ! -f "$0" ] || cat "$0"'
 
@@ -73,8 +71,8 @@ class PodServices(ServiceHost):
         pod = self._pods.running(kernel_id)
         environ = pod["spec"]["containers"][0].get("env") or []
         ports = next((one.get("value", "") for one in environ if one["name"] == "BACKENDAI_SERVICE_PORTS"), "")
-        path = f"{_DEFINITIONS}/{service}.json"
-        output, code = output_of(self._pods.api, pod_name(kernel_id), [SH, "-c", _READ, path])
+        words = [SH, "-c", _READ, definition_of(service)]
+        output, code = output_of(self._pods.api, pod_name(kernel_id), words)
         return ServiceSource(output if code == 0 else None, {LABEL: ports} if ports else {})
 
     def launch(self, kernel_id: UUID, service: str, command: Sequence[str], environ: Mapping[str, str]) -> str:

@@ -1,39 +1,28 @@
-"""Creates or adopts pods: one per kernel, regardless of how often it is requested.
-
-The API allows each name only once, so creating the pod under the kernel's name is the lock between agents. An existing
-pod is read only if the name is taken.
-"""
+"""Creates or adopts pods: one per kernel, regardless of how often it is requested."""
 
 from __future__ import annotations
 
-import logging
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
-from weakref import WeakValueDictionary
 
 from backendai.agent.backends.base import (
     SH,
     SHELL_MISSING,
     BackendError,
     ImageNotFound,
-    StaleGeneration,
     Started,
     StartFailed,
 )
 from backendai.agent.backends.kubernetes.api.client import Api, ApiError
-from backendai.agent.backends.kubernetes.api.names import DEPLOYMENT, KERNEL, labels_of, pod_name
-from backendai.agent.backends.kubernetes.folders import PodFolders
+from backendai.agent.backends.kubernetes.api.names import DEPLOYMENT, GENERATION, KERNEL, labels_of, pod_name
 from backendai.agent.backends.kubernetes.images import PoolImages, image_refusal
+from backendai.agent.backends.kubernetes.mounts import PodMounts
 from backendai.agent.backends.kubernetes.pod import pod_body, secret_body, secret_data
 from backendai.agent.backends.kubernetes.pods import Pods
-from backendai.agent.backends.kubernetes.room import Pool
+from backendai.agent.backends.kubernetes.pool import KubernetesPool
 from backendai.agent.backends.kubernetes.state import (
-    Obstacle,
-    generation_of,
+    StartObstacle,
     is_deleted,
     is_over,
     main_state,
@@ -42,14 +31,12 @@ from backendai.agent.backends.kubernetes.state import (
     runs,
     uid_of,
 )
+from backendai.agent.backends.shared.starting import KernelStarter, Occupant
 from backendai.agent.settings.kubernetes import PoolSettings
 from backendai.base.core.messages import Message
 from backendai.base.core.slots import MILLI, Slots, format_size
 from backendai.base.wire.messages import KernelSpec
 
-logger = logging.getLogger(__name__)
-
-_RETRY_SECONDS = 0.1
 _ROOM_SECONDS = 30.0
 _PULL_SECONDS = 8.0  # after this time a pull is reported to users
 _NO_VOLUME = ("FailedMount", "FailedAttachVolume", "FailedMapVolume")
@@ -57,72 +44,41 @@ _CONTAINER_SECONDS = 10.0  # a secret may appear shortly after its pod
 Pod = dict[str, Any]
 
 
-class KubernetesStarter:
-    """Starts kernels."""
+class KubernetesStarter(KernelStarter[Pod]):
+    """Starts the pods of one agent."""
 
-    def __init__(self, pods: Pods, pool: Pool, settings: PoolSettings, images: PoolImages, folders: PodFolders) -> None:
+    def __init__(
+        self, pods: Pods, pool: KubernetesPool, settings: PoolSettings, images: PoolImages, folders: PodMounts
+    ) -> None:
+        super().__init__(pods.ours.deployment)
+        self.least_seconds = settings.wait_seconds
         self._pods, self._pool, self._settings, self._images = pods, pool, settings, images
         self._folders = folders
-        self._locks: WeakValueDictionary[UUID, threading.Lock] = WeakValueDictionary()
-        self._locks_guard = threading.Lock()
 
     @property
     def _api(self) -> Api:
         return self._pods.api
 
-    def start(self, spec: KernelSpec) -> Started:
-        """Start or adopt the kernel (see ``Backend.start``)."""
-        if spec.deployment != self._pods.ours.deployment:
-            raise StartFailed("This kernel belongs to another deployment.", code="wrong-deployment")
-        deadline = time.monotonic() + max(spec.create_timeout, self._settings.wait_seconds)
-        with self._one_at_a_time(spec.kernel_id):
-            pod, is_new = self._claim(spec, deadline)
-            self._wait(spec, pod, deadline)
-            self._check_folders(spec, pod)
+    def _find(self, spec: KernelSpec) -> Pod | None:
+        return self._pods.named(pod_name(spec.kernel_id))
+
+    def _occupant(self, found: Pod) -> Occupant:
+        labels = labels_of(found)
+        return Occupant(labels.get(DEPLOYMENT, ""), int(labels.get(GENERATION, 0)), is_ours=self._pods.ours.has(found))
+
+    def _discard(self, spec: KernelSpec, found: Pod) -> None:
+        self._pods.remove(found)
+
+    def _run(self, spec: KernelSpec, found: Pod, deadline: float, *, adopted: bool) -> Started:
+        self._wait(spec, found, deadline)
+        self._check_folders(spec, found)
         self._images.seen(spec.exact_image)
-        return Started(uid_of(pod), adopted=not is_new)
-
-    @contextmanager
-    def _one_at_a_time(self, kernel_id: UUID) -> Iterator[None]:
-        with self._locks_guard:
-            lock = self._locks.setdefault(kernel_id, threading.Lock())
-        with lock:
-            yield
-
-    def _claim(self, spec: KernelSpec, deadline: float) -> tuple[Pod, bool]:
-        """Return the pod with the kernel's name, and whether it was created now."""
-        while True:
-            found = self._pods.named(pod_name(spec.kernel_id)) if spec.generation > 1 else None
-            if found is None:
-                if (made := self._create(spec)) is not None:
-                    return made, True
-                found = self._pods.named(pod_name(spec.kernel_id))
-            if found is not None and self._is_ours_to_keep(spec, found):
-                return found, False
-            if time.monotonic() >= deadline:
-                raise StartFailed(
-                    "An older container was still there after {create_timeout} seconds.",
-                    create_timeout=round(spec.create_timeout),
-                )
-            time.sleep(_RETRY_SECONDS)
-
-    def _is_ours_to_keep(self, spec: KernelSpec, found: Pod) -> bool:
-        """Return whether the pod is the requested kernel; removes one of an older generation."""
-        ours = self._pods.ours
-        if (found["metadata"].get("labels") or {}).get(DEPLOYMENT) != ours.deployment:
-            raise StartFailed("Another deployment has a container with this kernel's name.", code="name-taken")
-        generation = generation_of(found)
-        if generation > spec.generation:
-            raise StaleGeneration.of(generation, spec.generation)
-        if generation < spec.generation:  # an older generation, possibly of another agent of this deployment
-            self._pods.remove(found)
-            return False
-        if not ours.has(found):
-            raise StartFailed("Another agent of this cluster has this kernel.", code="name-taken")
-        return True
+        return Started(uid_of(found), adopted=adopted)
 
     def _create(self, spec: KernelSpec) -> Pod | None:
         """Create the pod and return it; None if its name is taken."""
+        if spec.generation > 1 and self._find(spec) is not None:
+            return None  # the usual case: before an older one is removed, nothing is prepared
         self._check_width(spec)
         if self._settings.scratch and not spec.scratch_bytes:
             text = "Homes of this pool are volumes of their own, which need a size: set BACKENDAI_SCRATCH_BYTES."
@@ -163,38 +119,36 @@ class KubernetesStarter:
             if amount > most:
                 gaps = {"has": _amount(slot, most), "slot": slot, "wanted": _amount(slot, amount)}
                 text = "The largest machine of the cluster has {has} of {slot}; {wanted} was requested."
-                raise StartFailed(Message(text, **gaps), code="wider-than-any-node")
+                raise StartFailed(text, code="wider-than-any-node", **gaps)
         text = "No single machine of the cluster has all of {wanted}."
-        raise StartFailed(Message(text, wanted=wanted.describe()), code="wider-than-any-node")
+        raise StartFailed(text, wanted=wanted.describe(), code="wider-than-any-node")
 
     def _wait(self, spec: KernelSpec, pod: Pod, deadline: float) -> None:
         """Return when the pod runs or has ended. Otherwise remove it and raise the reason."""
         started_at, uid = time.monotonic(), uid_of(pod)
 
-        def look(now: Pod | None) -> Pod | Exception | None:
+        def outcome(now: Pod | None) -> Pod | Exception | None:
             if now is None or uid_of(now) != uid:
                 return StartFailed("Somebody deleted the container while it started.", code="pod-deleted")
-            obstacle = obstacle_of(now)
-            if obstacle is not None and (error := self._verdict(spec, now, obstacle, time.monotonic() - started_at)):
+            waited, obstacle = time.monotonic() - started_at, obstacle_of(now)
+            if obstacle is not None and (error := self._error_of(spec, now, obstacle, waited)):
                 return error
             if runs(now) or is_over(now):
                 return now
-            waits = obstacle is None and not is_deleted(now) and time.monotonic() - started_at > _PULL_SECONDS
+            waits = obstacle is None and not is_deleted(now) and waited > _PULL_SECONDS
             if waits and not self._images.was_just_fetched(spec.exact_image) and self._is_fetching(now):
                 return ImageNotFound("The image {image} is being fetched.", image=spec.image)
             return None
 
-        answer = look(pod) or self._pods.feed.wait(
-            pod_name(spec.kernel_id), look, seconds=max(deadline - time.monotonic(), 1.0)
-        )
-        if isinstance(answer, dict):
+        seconds = max(deadline - time.monotonic(), 1.0)
+        found = outcome(pod) or self._pods.feed.wait(pod_name(spec.kernel_id), outcome, seconds=seconds)
+        if isinstance(found, dict):
             return
-        error = answer if isinstance(answer, Exception) else self._too_late(spec, pod)
+        error = found if isinstance(found, Exception) else self._too_late(spec, pod)
+        now = self._find(spec) or pod
         if isinstance(error, ImageNotFound):
-            self._images.misses(spec.exact_image, self._node_of(pod))
-        now = self._pods.named(pod["metadata"]["name"]) or pod
-        self._pods.remove(now, may_run=runs(now) or not isinstance(error, ImageNotFound))
-        self.drop_secret(spec.kernel_id)
+            self._images.misses(spec.exact_image, str(now["spec"].get("nodeName") or ""))
+        self._drop(spec, now, may_run=runs(now) or not isinstance(error, ImageNotFound))
         raise error
 
     def _check_folders(self, spec: KernelSpec, pod: Pod) -> None:
@@ -202,11 +156,14 @@ class KubernetesStarter:
         try:
             self._folders.check(spec, self._folders.prepare(spec) if spec.mounts else [])
         except StartFailed:
-            self._pods.remove(pod)
-            self.drop_secret(spec.kernel_id)
+            self._drop(spec, pod)
             raise
 
-    def _verdict(self, spec: KernelSpec, pod: Pod, obstacle: Obstacle, waited: float) -> Exception | None:
+    def _drop(self, spec: KernelSpec, pod: Pod, *, may_run: bool = True) -> None:
+        self._pods.remove(pod, may_run=may_run)
+        self.drop_secret(spec.kernel_id)
+
+    def _error_of(self, spec: KernelSpec, pod: Pod, obstacle: StartObstacle, waited: float) -> Exception | None:
         """Return the error for this obstacle; None while it may still disappear."""
         words = obstacle.words
         if obstacle.kind == "image":
@@ -214,14 +171,12 @@ class KubernetesStarter:
         if obstacle.kind == "begin" and SH in words and "no such file" in words:
             return StartFailed(SHELL_MISSING, code="shell-missing")
         if obstacle.kind == "begin":
-            return StartFailed(Message("The kernel cannot be started: {words}", words=words or obstacle.reason))
+            return StartFailed("The kernel cannot be started: {words}", words=words or obstacle.reason)
         if obstacle.kind == "container" and waited >= _CONTAINER_SECONDS:
-            return StartFailed(
-                Message("The cluster cannot make the container: {words}", words=words or obstacle.reason)
-            )
+            return StartFailed("The cluster cannot make the container: {words}", words=words or obstacle.reason)
         if obstacle.kind == "room" and waited >= (self._settings.wait_seconds or _ROOM_SECONDS):
-            text = Message("No machine of the cluster has room for this kernel: {words}", words=words)
-            return StartFailed(text, code="unschedulable")
+            text = "No machine of the cluster has room for this kernel: {words}"
+            return StartFailed(text, words=words, code="unschedulable")
         return None
 
     def _warning(self, pod: Pod) -> tuple[str, str]:
@@ -242,13 +197,9 @@ class KubernetesStarter:
         )
         if reason in _NO_VOLUME:
             return StartFailed(text, code="volume-not-mounted")
-        if (now := self._pods.named(pod_name(spec.kernel_id))) is not None and self._is_fetching(now):
+        if (now := self._find(spec)) is not None and self._is_fetching(now):
             return StartFailed(text, code="pull-timeout")
         return StartFailed(text, code="create-timeout")
-
-    def _node_of(self, pod: Pod) -> str:
-        now = self._pods.named(pod["metadata"]["name"])
-        return str(now["spec"].get("nodeName") or "") if now else ""
 
     def sweep(self, live: set[UUID], secrets: list[dict[str, Any]]) -> None:
         """Delete the secrets of kernels that are not in ``live``. ``secrets``: all of this agent."""
@@ -258,20 +209,14 @@ class KubernetesStarter:
 
     def drop_secret(self, kernel_id: UUID) -> None:
         """Delete the kernel's secret. Does nothing if there is none."""
-        try:
-            self._api.ask("DELETE", self._api.path("secrets", pod_name(kernel_id)))
-        except ApiError as error:
-            if error.status not in (403, 404):
-                raise
+        self._api.delete("secrets", pod_name(kernel_id), but=(403, 404))
 
 
 def _refusal(error: ApiError) -> BackendError:
     if error.status == 403 and ("exceeded quota" in error.words or "failed quota" in error.words):
-        return StartFailed(
-            Message("The namespace has no quota left: {words}", words=error.words), code="quota-exceeded"
-        )
+        return StartFailed("The namespace has no quota left: {words}", words=error.words, code="quota-exceeded")
     if error.status in (400, 413, 422):
-        return StartFailed(Message("The cluster refuses the container: {words}", words=error.words))
+        return StartFailed("The cluster refuses the container: {words}", words=error.words)
     return error  # not reported as a failed start: rights may be restored, and the next try succeed
 
 

@@ -24,7 +24,7 @@ _NO_CONTAINER = ("CreateContainerConfigError", "CreateContainerError", "RunConta
 
 
 @dataclass(frozen=True, slots=True)
-class Obstacle:
+class StartObstacle:
     """The reason why a pod does not run yet. ``kind``: image, room, container or begin."""
 
     kind: str
@@ -128,20 +128,20 @@ def why_deleted(pod: Pod, events: Iterable[Mapping[str, Any]]) -> tuple[str, str
     return None if newest is None or words.startswith(_CALLED_OFF) else (str(newest["reason"]), words)
 
 
-def obstacle_of(pod: Pod) -> Obstacle | None:
+def obstacle_of(pod: Pod) -> StartObstacle | None:
     """Return what prevents the pod from running, according to its status."""
     state = main_state(pod)
     waiting, ended = state.get("waiting") or {}, state.get("terminated") or {}
     reason, words = str(waiting.get("reason") or ""), str(waiting.get("message") or "")
     if reason in _NO_IMAGE:
-        return Obstacle("image", reason, words)
+        return StartObstacle("image", reason, words)
     if reason in _NO_CONTAINER:
-        return Obstacle("container", reason, words)
+        return StartObstacle("container", reason, words)
     if ended.get("reason") in _NO_BEGIN:
-        return Obstacle("begin", ended["reason"], str(ended.get("message") or ""))
+        return StartObstacle("begin", ended["reason"], str(ended.get("message") or ""))
     for condition in pod["status"].get("conditions") or []:
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
-            return Obstacle("room", str(condition.get("reason")), str(condition.get("message") or ""))
+            return StartObstacle("room", str(condition.get("reason")), str(condition.get("message") or ""))
     return None
 
 

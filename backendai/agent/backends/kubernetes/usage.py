@@ -10,11 +10,10 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from uuid import UUID
 
-from backendai.agent.backends.base import SH, TOOLS, BackendError
+from backendai.agent.backends.base import SH, TOOLS, BackendError, KernelReading
 from backendai.agent.backends.kubernetes.api.client import Api
 from backendai.agent.backends.kubernetes.api.names import pod_name
 from backendai.agent.backends.kubernetes.api.streams import output_of
-from backendai.agent.backends.readings import Reading
 from backendai.base.wire.messages import KernelSighting
 
 _AT_ONCE = 8
@@ -40,11 +39,11 @@ class PodUsage:
     def __init__(self, api: Api) -> None:
         self._api = api
 
-    def readings(self, kernels: Sequence[KernelSighting]) -> dict[UUID, Reading]:
+    def readings(self, kernels: Sequence[KernelSighting]) -> dict[UUID, KernelReading]:
         """Return the counters of these kernels, without ended ones and those exceeding the time of 20 s."""
         deadline = time.monotonic() + _ROUND_SECONDS
 
-        def read(kernel: KernelSighting) -> Reading | None:
+        def read(kernel: KernelSighting) -> KernelReading | None:
             if time.monotonic() > deadline or not kernel.running:
                 return None
             try:
@@ -58,7 +57,7 @@ class PodUsage:
             return {kernel.kernel_id: reading for kernel, reading in found if reading is not None}
 
 
-def reading_of(run: str, text: str) -> Reading | None:
+def reading_of(run: str, text: str) -> KernelReading | None:
     """Return the measurement in the command's output; None if there is none."""
     said: dict[str, list[str]] = {}
     for line in text.splitlines():
@@ -68,7 +67,7 @@ def reading_of(run: str, text: str) -> Reading | None:
     memory, idle = _whole(said, "memory", 0), _whole(said, "idle", -1)
     if seconds is None and memory is None:
         return None
-    return Reading(
+    return KernelReading(
         run=run,
         cpu_seconds=seconds,
         mem_bytes=None if memory is None else max(memory - (idle or 0), 0),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import platform
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,30 +15,33 @@ from functools import partial
 from pathlib import Path
 from uuid import UUID
 
-import psutil
-
 from backendai.agent.accelerators.inventory import Accelerators
-from backendai.agent.backends.base import NOBODY, BackendError, Fetched, ImageNotFound, Progress, Started, Terminal
+from backendai.agent.backends.base import (
+    NOBODY,
+    BackendError,
+    Fetched,
+    ImageNotFound,
+    KernelReading,
+    Progress,
+    Started,
+    Terminal,
+)
 from backendai.agent.backends.native.folder import KernelFolder
-from backendai.agent.backends.native.guest import ProcessGuests
+from backendai.agent.backends.native.guests import NativeGuests
 from backendai.agent.backends.native.notes import describe
-from backendai.agent.backends.native.ports import with_address
-from backendai.agent.backends.native.services import ProcessServices
+from backendai.agent.backends.native.services import NativeServices, with_address
 from backendai.agent.backends.native.start import NativeStarter
 from backendai.agent.backends.native.supervised import SupervisedBackend
 from backendai.agent.backends.native.terminal import PtyTerminal, request_find, request_terminal
 from backendai.agent.backends.native.usage import readings_of
-from backendai.agent.backends.readings import Reading
 from backendai.agent.backends.shared.cluster_files import lacking_here
 from backendai.agent.mounts.hosts import StorageHosts
 from backendai.agent.mounts.kernel_mounts import KernelMounts
-from backendai.agent.mounts.mounting import MountingBackend
 from backendai.base.core.messages import Message
 from backendai.base.core.service_ports import NATIVE_SERVICES
-from backendai.base.core.slots import MILLI, Slots
 from backendai.base.wire.capabilities import Capability
+from backendai.base.wire.images import RegistryAccess
 from backendai.base.wire.messages import ImageSighting, KernelSighting, KernelSpec, Note
-from backendai.base.wire.pulls import RegistryAccess
 
 IMAGE = "process/python"
 _IMAGES = "process/"
@@ -56,11 +58,12 @@ _LABELS = {
 }
 
 
-class ProcessBackend(SupervisedBackend, MountingBackend):
+class NativeBackend(SupervisedBackend):
     """Keeps kernels in the folders of ``Places``. Its only image stands for the machine's programs. ``serves``:
     replicas may run here, although every user of the machine reaches their ports."""
 
     name = "process"
+    _starter: NativeStarter
     capabilities = frozenset(
         {
             Capability.NATIVE,
@@ -88,19 +91,17 @@ class ProcessBackend(SupervisedBackend, MountingBackend):
             with contextlib.suppress(OSError):
                 environments.mkdir(parents=True, exist_ok=True)
         self._data = data
-        self._starter = NativeStarter(data, accelerators or Accelerators(), mounts, environments)
-        self._places, self._rules = self._starter.places, self._starter.mount_rules
-        super().__init__(self._starter, self._places, mounts, deployment=deployment, agent=agent)
-        self._homes = lambda kernel_id: self._places.find(kernel_id) / "home"
-        self.guests = ProcessGuests(self._find)
-        self.services = ProcessServices(self._find, environments)
+        starter = NativeStarter(
+            data, accelerators or Accelerators(), mounts, environments, deployment=deployment, clear=self._clear
+        )
+        super().__init__(starter, deployment=deployment, agent=agent)
+        self._places = starter.places
+        self._homes = lambda kernel_id: self._places.find(kernel_id).path / "home"
+        self.guests = NativeGuests(self._running, self._find)
+        self.services = NativeServices(self._running, environments)
         self._serves = serves
         if serves:
             self.capabilities = self.capabilities | {Capability.SERVING}
-
-    def capacity(self) -> Slots:
-        cores = len(os.sched_getaffinity(0))
-        return Slots({"cpu": cores * MILLI, "mem": psutil.virtual_memory().total * MILLI})
 
     def storage(self) -> list[Path]:
         return [self._data, self._places.new]
@@ -144,8 +145,8 @@ class ProcessBackend(SupervisedBackend, MountingBackend):
         no_ssh = lacking_here(has_accounts=has_accounts) if spec and spec.cluster_size > 1 else ""
         return " ".join(filter(None, (super().left_out(kernel_id), no_ssh)))
 
-    def readings(self, kernels: Sequence[KernelSighting]) -> dict[UUID, Reading]:
-        return readings_of(KernelFolder(self._places.find(kernel.kernel_id)) for kernel in kernels)
+    def readings(self, kernels: Sequence[KernelSighting]) -> dict[UUID, KernelReading]:
+        return readings_of(self._places.find(kernel.kernel_id) for kernel in kernels)
 
     async def open_terminal(self, kernel_id: UUID, *, name: str, rows: int, cols: int) -> Terminal:
         folder = await asyncio.to_thread(self._running, kernel_id)

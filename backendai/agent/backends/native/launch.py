@@ -18,21 +18,25 @@ from backendai.agent.backends.native.sandbox import (
     DOOR,
     DOOR_INSIDE,
     ENVIRONMENTS_INSIDE,
-    HOME,
     USER_INSIDE,
     Isolation,
-    Place,
+    NativePlace,
     open_to_all,
     sandbox,
 )
 from backendai.agent.backends.shared.authorities import INSIDE as AUTHORITIES_INSIDE
 from backendai.agent.backends.shared.authorities import authority_environ, write_authorities
-from backendai.agent.backends.shared.cluster_files import Access, cluster_environ, lacking_here, with_ssh, write_cluster
-from backendai.agent.backends.shared.home import STAY, WAIT, after_bootstrap, fill_home
-from backendai.agent.backends.shared.tmux import STATUS_LINES
-from backendai.agent.mounts.rules import KERNEL_USER
+from backendai.agent.backends.shared.cluster_files import (
+    ClusterAccess,
+    cluster_environ,
+    lacking_here,
+    write_cluster,
+)
+from backendai.agent.backends.shared.home import WAIT, fill_home, main_command
+from backendai.agent.backends.shared.terminals import STATUS_LINES
+from backendai.agent.mounts.hosts import KERNEL_USER
 from backendai.base.core.slots import MILLI, Slots
-from backendai.base.paths.mount_targets import below_home
+from backendai.base.paths.mount_targets import HOME, below_home
 from backendai.base.wire.messages import KernelSpec
 
 _COUNTS_PER_NAMESPACE = (5, 14)  # since this version, Linux counts processes per user namespace
@@ -40,7 +44,7 @@ TMUX_CONF = "tmux.conf"
 ENVIRONMENT = "python"
 
 
-def furnish(place: Place, spec: KernelSpec, isolation: Isolation) -> None:
+def furnish(place: NativePlace, spec: KernelSpec, isolation: Isolation) -> None:
     """Create the kernel's files: home, temporary folder, ``python``, tables of users and hosts."""
     for folder in (place.home, place.tmp, place.programs, place.tables, place.guest):
         folder.mkdir()
@@ -74,7 +78,7 @@ def furnish(place: Place, spec: KernelSpec, isolation: Isolation) -> None:
             os.chown(folder, place.uid, place.uid)
 
 
-def launch_order(spec: KernelSpec, place: Place, isolation: Isolation, grant: Grant) -> dict[str, Any]:
+def launch_order(spec: KernelSpec, place: NativePlace, isolation: Isolation, grant: Grant) -> dict[str, Any]:
     """Return the kernel's launch data: ``argv``, the runner's command; ``environ``, for the kernel's programs;
     ``environ_outside``, for processes before rights are dropped, without users' variables."""
     inside = isolation.bwrap is not None
@@ -83,7 +87,7 @@ def launch_order(spec: KernelSpec, place: Place, isolation: Isolation, grant: Gr
     temporary = _temporary(place, isolation)
     access = _access(place, isolation)
     door = {
-        "main": after_bootstrap(spec, home, with_ssh(spec, access, _main(spec))),
+        "main": main_command(spec, home, access, shell=_shell()),
         "wait": [SH, "-c", WAIT, "wait", home] if spec.bootstrap else [],
         "workdir": _start_of(spec, home),
         "uid": place.uid,
@@ -103,31 +107,31 @@ def launch_order(spec: KernelSpec, place: Place, isolation: Isolation, grant: Gr
     }
 
 
-def _temporary(place: Place, isolation: Isolation) -> str:
+def _temporary(place: NativePlace, isolation: Isolation) -> str:
     inside = isolation.bwrap is not None
     return "/tmp" if inside else str(place.runtime or place.tmp)  # noqa: S108 - private to the kernel
 
 
-def _access(place: Place, isolation: Isolation) -> Access:
+def _access(place: NativePlace, isolation: Isolation) -> ClusterAccess:
     """Return the paths of the cluster's files as the kernel sees them."""
     folder = GUEST_INSIDE if isolation.bwrap is not None else str(place.guest)
     no_ssh = lacking_here(has_accounts=isolation.has_accounts)
-    return Access(folder, f"{_temporary(place, isolation)}/.cluster-environ", no_ssh)
+    return ClusterAccess(folder, f"{_temporary(place, isolation)}/.cluster-environ", no_ssh)
 
 
-def environment_of(place: Place, isolation: Isolation) -> str:
+def environment_of(place: NativePlace, isolation: Isolation) -> str:
     """Return the path of the kernel's Python environment, which may not be built yet; empty: it has none."""
     if place.environments is None:
         return ""
     return f"{ENVIRONMENTS_INSIDE if isolation.bwrap is not None else place.environments}/{ENVIRONMENT}"
 
 
-def _paths(place: Place, isolation: Isolation, programs: str) -> str:
+def _paths(place: NativePlace, isolation: Isolation, programs: str) -> str:
     environment = environment_of(place, isolation)
     return f"{environment}/bin:{programs}" if environment else programs
 
 
-def _link_folders(place: Place) -> None:
+def _link_folders(place: NativePlace) -> None:
     """Link the home to the kernel's folders, as nothing can be mounted. Raises StartFailed for a folder outside the
     home."""
     for bind in place.binds:
@@ -149,31 +153,23 @@ def _start_of(spec: KernelSpec, home: str) -> str:
     return f"{home}/{inside}" if inside else spec.start_in or home
 
 
-def home_of(place: Place, isolation: Isolation) -> str:
+def home_of(place: NativePlace, isolation: Isolation) -> str:
     """Return the path of the home folder, as the kernel sees it."""
     return HOME if isolation.bwrap is not None else str(place.home)
 
 
-def _interpreter(place: Place, isolation: Isolation) -> Path:
+def _interpreter(place: NativePlace, isolation: Isolation) -> Path:
     """Return the agent's own Python; the system's if the kernel's user cannot reach it."""
     own = Path(sys.executable).resolve()
     reachable = isolation.bwrap is not None or place.uid is None or open_to_all(own)
     return own if reachable else Path("/usr/bin/python3")
 
 
-def _main(spec: KernelSpec) -> list[str]:
-    """Return the user's command, or a banner followed by an endless sleep."""
-    if spec.runs_program:
-        return [_shell(), "-c", spec.command]
-    banner = f"Session {spec.session_name} on {spec.hostname}: {spec.image}, {Slots.parse(spec.slots).describe()}"
-    return [SH, "-c", STAY, "backendai", banner]
-
-
 def _shell() -> str:
     return "/bin/bash" if Path("/bin/bash").exists() else "/bin/sh"
 
 
-def _can_count_processes(place: Place, isolation: Isolation) -> bool:
+def _can_count_processes(place: NativePlace, isolation: Isolation) -> bool:
     """Return whether a limit of processes can be set: it counts all processes of a user, so the kernel needs its own
     user or user namespace."""
     version = tuple(int(part) for part in re.findall(r"\d+", platform.release())[:2])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 
-from backendai.agent.backends.native.places import Places
+from backendai.agent.backends.native.places import NativePlaces
 from backendai.agent.backends.native.sandbox import Isolation
 from backendai.base.wire.messages import Note
 
@@ -16,7 +16,7 @@ _ALLOWED_TO_USERS = (
 _ALLOWED_TO_ROOT = "run the agent where root may make namespaces: on the machine itself, or in a privileged container"
 
 
-def describe(isolation: Isolation, *, hard_limits: bool, places: Places) -> list[Note]:
+def describe(isolation: Isolation, *, hard_limits: bool, places: NativePlaces) -> list[Note]:
     """Return a note for each protection that containers would offer, and about a fault that prevents starts."""
     notes = [
         Note(
@@ -53,7 +53,7 @@ def describe(isolation: Isolation, *, hard_limits: bool, places: Places) -> list
     return notes
 
 
-def _no_sandbox(isolation: Isolation, places: Places) -> str:
+def _no_sandbox(isolation: Isolation, places: NativePlaces) -> str:
     whose = "readable by everybody" if isolation.root else "of the user who runs the agent"
     where = "" if places.new == places.inside else f" Their home folders are in {places.new}."
     said = f"Kernels are not shut in: they see the files {whose} and all processes. The cause: {isolation.why_not}."

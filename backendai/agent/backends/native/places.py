@@ -14,13 +14,15 @@ import stat
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from uuid import UUID
 
 from backendai.agent.backends.base import StartFailed
+from backendai.agent.backends.native.folder import KernelFolder
 from backendai.agent.backends.native.sandbox import Isolation
+from backendai.agent.backends.shared.trees import ids_in
 from backendai.agent.settings.credentials import write_private
+from backendai.base.process.packages import install_command
 from backendai.base.process.slowness import allowed
 
 KERNEL_USERS = range(61184, 65520)  # systemd's range for dynamic users
@@ -29,25 +31,48 @@ _NAME, _RECORD, _SEARCH_ONLY = "backendai-kernels-", "kernels.json", 0o711
 _TRIAL_USER, _TRIAL_SECONDS = KERNEL_USERS[0], 10.0
 
 
-class Places:
-    """The folders with one agent's kernels. ``fault`` and ``fix``: why no kernel can start, and advice; empty if
-    kernels can."""
+class KernelPlaces:
+    """The folders with one agent's kernels: ``new`` for new ones, and those of ``all`` for others."""
+
+    def __init__(self, data: Path) -> None:
+        self.inside = self.new = data / "kernels"
+
+    @property
+    def all(self) -> list[Path]:
+        """All folders that may contain kernels."""
+        return [self.inside]
+
+    def for_new(self) -> Path:
+        """Return the folder for new kernels. Raises StartFailed if there is none."""
+        self.new.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return self.new
+
+    def find(self, kernel_id: UUID) -> KernelFolder:
+        """Return the kernel's folder; the one that it would get if there is none."""
+        there = [path for place in self.all if (path := place / str(kernel_id)).is_dir()]
+        return KernelFolder(there[0] if there else self.new / str(kernel_id))
+
+    def folders(self) -> list[KernelFolder]:
+        """Return the folders of all kernels, whether they run or not."""
+        return [KernelFolder(place / str(kernel_id)) for place in self.all for kernel_id in ids_in(place)]
+
+
+class NativePlaces(KernelPlaces):
+    """``fault`` and ``fix``: why no kernel can start, and advice; empty if kernels can."""
 
     def __init__(self, data: Path, isolation: Isolation) -> None:
+        super().__init__(data)
         self._data, self._isolation = data, isolation
-        self.inside = data / "kernels"
         self.inside.mkdir(parents=True, exist_ok=True)
         self.inside.chmod(_SEARCH_ONLY)
         self._lock = threading.Lock()
         self.fault = self.fix = ""
         self._outside = self._recorded()  # newest last
-        self.new = self.inside
         self.look()
 
     @property
     def all(self) -> list[Path]:
-        """All folders that may contain kernels; an earlier start may have chosen another one."""
-        return [self.inside, *self._outside]
+        return [self.inside, *self._outside]  # an earlier start may have chosen another one
 
     def look(self) -> None:
         """Choose the folder of new kernels, and check whether they can start. Runs a short process as root."""
@@ -55,23 +80,11 @@ class Places:
             self.fault, self.fix = self._decide()
 
     def for_new(self) -> Path:
-        """Return the folder for new kernels. Raises StartFailed if there is none."""
         if self.fault or not self.new.is_dir():
             self.look()
         if self.fault:
             raise StartFailed(self.fault)
         return self.new
-
-    def find(self, kernel_id: UUID) -> Path:
-        """Return the kernel's folder; the path for a new one if there is none."""
-        there = [path for place in self.all if (path := place / str(kernel_id)).is_dir()]
-        return there[0] if there else self.new / str(kernel_id)
-
-    def folders(self) -> Iterator[Path]:
-        """Yield all entries of the folders."""
-        for place in self.all:
-            with contextlib.suppress(FileNotFoundError):
-                yield from list(place.iterdir())
 
     def tidy(self) -> None:
         """Remove the empty folders outside the data folder."""
@@ -105,7 +118,7 @@ class Places:
             if not problem:
                 return "", ""
             told.append(f"a folder in {base} ({problem})")
-        fix = f"Install bubblewrap (apt install bubblewrap), or let users pass: chmod o+x {BASES[0]}"
+        fix = f"Install bubblewrap ({install_command('bubblewrap')}), or let users pass: chmod o+x {BASES[0]}"
         return f"The users of kernels cannot reach {', nor '.join(told)}.", fix
 
     def _make(self, base: Path) -> str:

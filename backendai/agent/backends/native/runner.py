@@ -24,19 +24,69 @@ _PR_SET_CHILD_SUBREAPER = 36
 _MEMORY_INTERVAL = 2.0
 _PATIENCE_AFTER_KILL = 5.0
 _PATIENCE_FOR_OUTPUT = 1.0
-_ROOM_FOR_END = 4096  # bytes
+ROOM_FOR_END = 4096  # bytes
 _KILLED = 128 + signal.SIGKILL
 
 
-class Runner:
+class KernelRunner:
+    """What supervisors of all kinds share: the kernel's files, the report of its start, and the record of its end."""
+
+    def __init__(self, folder: Path, ready: int) -> None:
+        self.folder, self.ready = folder, ready
+        self.launch: dict[str, Any] = json.loads((folder / "launch.json").read_text())
+        self.log = RotatingLog(folder, self.launch["log_bytes"])
+        self.end: dict[str, Any] = {}  # the message of the kernel's first process: exited or failed
+        self.order: dict[str, Any] | None = None  # the agent's order to stop
+
+    def reserve(self) -> None:
+        """Reserve disk space for the record of the end, which has to fit on a full disk."""
+        (self.folder / "exit.draft").write_text(" " * ROOM_FOR_END)
+
+    def report_start(self) -> None:
+        """Record that the kernel runs, and tell the agent. Raises OSError."""
+        write_json(self.folder / "runner.json", {"pid": os.getpid(), "started": start_time(os.getpid())})
+        with contextlib.suppress(BrokenPipeError):  # the agent was killed; the next one finds the kernel
+            os.write(self.ready, b"started")
+        os.close(self.ready)
+        self.ready = os.open(os.devnull, os.O_WRONLY)
+
+    def join_cgroups(self) -> None:
+        """Move this process into the kernel's control groups."""
+        for cgroup in self.launch["cgroups"]:
+            Path(cgroup, "cgroup.procs").write_text("0")
+
+    def take_order(self) -> dict[str, Any]:
+        """Read and return the order to stop, which is missing after a signal of somebody else or on a full disk."""
+        message = "The kernel was ended by a signal to its supervisor."
+        self.order = self.order or {"grace": 5.0, "reason": "exited", "message": message}
+        with contextlib.suppress(OSError, ValueError):
+            self.order = json.loads((self.folder / "stop.json").read_text())
+        return self.order
+
+    def ending(self) -> dict[str, Any]:
+        """Return the record of the end."""
+        usual = {"exit_code": None, "reason": "exited", "message": "", "failed": self.end.get("failed")}
+        if self.order is not None:
+            usual |= {"reason": self.order["reason"], "message": self.order["message"]}
+        return usual | self.special_end()
+
+    def special_end(self) -> dict[str, Any]:
+        """Return what differs from a usual end."""
+        raise NotImplementedError
+
+    def finish(self) -> None:
+        """Record the end, and delete the kernel's traces."""
+        write_json(self.folder / "exit.json", self.ending())
+        remove_traces(self.launch)
+        os.close(self.ready)
+
+
+class NativeRunner(KernelRunner):
     """Supervises one kernel from its first process to its last."""
 
     def __init__(self, folder: Path, ready: int) -> None:
-        self.folder, self.ready, self.umask = folder, ready, os.umask(0o077)  # the folder stays traversable for others
-        self.launch: dict[str, Any] = json.loads((folder / "launch.json").read_text())
-        self.log = RotatingLog(folder, self.launch["log_bytes"])
-        self.end: dict[str, Any] = {}  # the door's message: exited or failed
-        self.order: dict[str, Any] | None = None  # the agent's order to stop
+        super().__init__(folder, ready)
+        self.umask = os.umask(0o077)  # the folder stays traversable for others
         self.kill_at: float | None = None
         self.used = 0  # bytes of memory, if above the limit
 
@@ -46,19 +96,17 @@ class Runner:
         self.signalled, signalled = os.pipe()
         os.set_blocking(signalled, False)
         signal.set_wakeup_fd(signalled, warn_on_full_buffer=False)
-        signal.signal(signal.SIGTERM, lambda number, frame: self._take_order())
+        signal.signal(signal.SIGTERM, lambda number, frame: self.take_order())
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         try:
-            (self.folder / "exit.draft").write_text(" " * _ROOM_FOR_END)  # reserves space for the end on a full disk
+            self.reserve()
             self._spawn()
             self._serve()
         except OSError as error:
             self.end = {"failed": str(error)}
         kill_tree()
         self._drain()
-        write_json(self.folder / "exit.json", self._ending())
-        remove_traces(self.launch)
-        os.close(self.ready)
+        self.finish()
 
     def _spawn(self) -> None:
         self.output, output = os.pipe()
@@ -75,15 +123,11 @@ class Runner:
                 cwd="/",
                 pass_fds=passed,
                 umask=self.umask,
-                preexec_fn=self._join_cgroups,
+                preexec_fn=self.join_cgroups,
             )
         for file in (output, environ):
             os.close(file)
         channel.close()
-
-    def _join_cgroups(self) -> None:
-        for cgroup in self.launch["cgroups"]:
-            Path(cgroup, "cgroup.procs").write_text("0")
 
     def _serve(self) -> None:
         next_look = time.monotonic() + _MEMORY_INTERVAL
@@ -110,21 +154,11 @@ class Runner:
         if not (news := self.channel.recv(65536)):
             self.end = {"exited": _KILLED}  # the door was killed
         for line in news.splitlines():
-            said = json.loads(line)
-            if "started" in said:
-                write_json(self.folder / "runner.json", {"pid": os.getpid(), "started": start_time(os.getpid())})
-                with contextlib.suppress(BrokenPipeError):  # the agent was killed; the next one finds the kernel
-                    os.write(self.ready, b"started")
-                os.close(self.ready)
-                self.ready = os.open(os.devnull, os.O_WRONLY)
+            message = json.loads(line)
+            if "started" in message:
+                self.report_start()
             else:
-                self.end = said
-
-    def _take_order(self) -> None:
-        if self.order is None:
-            self.order = {"grace": 5.0, "reason": "exited", "message": "The kernel was ended by a signal to the agent."}
-        with contextlib.suppress(OSError, ValueError):
-            self.order = json.loads((self.folder / "stop.json").read_text())
+                self.end = message
 
     def _obey(self) -> None:
         if self.order is None:
@@ -147,16 +181,13 @@ class Runner:
             if not self.log.copy_from(self.output):
                 return
 
-    def _ending(self) -> dict[str, Any]:
-        code = self.end.get("exited", _KILLED)
-        ending = {"exit_code": code, "reason": "exited", "message": "", "failed": self.end.get("failed")}
+    def special_end(self) -> dict[str, Any]:
+        code = {"exit_code": self.end.get("exited", _KILLED)}
         if self.used:
-            return ending | {"reason": "out-of-memory", "used": self.used, "limit": self.launch["memory"]}
-        if self.order is not None:
-            return ending | {"reason": self.order["reason"], "message": self.order["message"]}
-        if (limit := self.launch["cgroup_memory"]) and oom_kills(self.launch["cgroups"]):
-            return ending | {"starved_at": limit}
-        return ending
+            return code | {"reason": "out-of-memory", "message": "", "used": self.used, "limit": self.launch["memory"]}
+        if self.order is None and (limit := self.launch["cgroup_memory"]) and oom_kills(self.launch["cgroups"]):
+            return code | {"starved_at": limit}
+        return code
 
 
 class RotatingLog:
@@ -297,4 +328,4 @@ def remove_traces(launch: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    Runner(Path(sys.argv[1]), int(sys.argv[2])).run()
+    NativeRunner(Path(sys.argv[1]), int(sys.argv[2])).run()

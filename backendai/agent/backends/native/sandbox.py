@@ -17,10 +17,11 @@ from pathlib import Path
 from backendai.agent.backends.guest_host import INSIDE as GUEST_INSIDE
 from backendai.agent.backends.shared.authorities import INSIDE as AUTHORITIES_INSIDE
 from backendai.agent.mounts.kernel_mounts import Bind
+from backendai.base.paths.installation import CODE
+from backendai.base.paths.mount_targets import HOME
 from backendai.base.process.slowness import allowed
 from backendai.base.wire.messages import KernelSpec
 
-HOME = "/home/work"
 _TRIAL_SECONDS = 10.0
 DOOR = Path(__file__).with_name("first_process.py")
 DOOR_INSIDE = "/run/kernel/door.py"
@@ -28,8 +29,6 @@ BIN_INSIDE = "/run/kernel/bin"
 ENVIRONMENTS_INSIDE = "/run/kernel/environments"
 GUEST = "guest"
 USER_INSIDE = 1000
-_PACKAGE = Path(__file__).resolve().parents[3]
-_CHECKOUT = _PACKAGE.parent if (_PACKAGE.parent / "manage.py").exists() else _PACKAGE
 _SYSTEM = "/usr"
 _ROOT_FOLDERS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 _READABLE = (
@@ -73,7 +72,7 @@ class Isolation:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class NativePlace:
     """One kernel's place on this machine. ``uid``: its user (None: the agent's). ``runtime``: a short folder outside
     ``folder`` for sockets and temporary files, only without a sandbox. ``binds``: its folders. ``environments``: the
     folder of its Python environments, if any."""
@@ -140,7 +139,7 @@ def open_to_all(path: Path) -> bool:
     return all(parent.stat().st_mode & 0o001 for parent in path.resolve().parents)
 
 
-def sandbox(spec: KernelSpec, place: Place, isolation: Isolation, devices: Sequence[str] = ()) -> list[str]:
+def sandbox(spec: KernelSpec, place: NativePlace, isolation: Isolation, devices: Sequence[str] = ()) -> list[str]:
     """Return the sandbox's part of the command, before the kernel's own; empty without bubblewrap. ``devices``:
     additional device files."""
     if isolation.bwrap is None:
@@ -201,10 +200,10 @@ def _interpreter(prefix: Path) -> list[str]:
     return [*_folders(*parents), "--ro-bind", str(prefix), str(prefix)]
 
 
-def _private(place: Place) -> list[Path]:
+def _private(place: NativePlace) -> list[Path]:
     """Return the platform's own folders: its code, its data and the agent's data, which contain keys and the
     database."""
-    folders = [_CHECKOUT, place.folder.parent.parent]  # the agent's data folder is two levels above
+    folders = [CODE, place.folder.parent.parent]  # the agent's data folder is two levels above
     if data := os.environ.get("BACKENDAI_DATA"):
         folders.append(Path(data))
     return sorted({folder.resolve() for folder in folders})

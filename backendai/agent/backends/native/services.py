@@ -1,6 +1,8 @@
 """Services of native kernels: programs of a Python environment, reached only through the guest.
 
 They listen on a unix socket in the kernel's own temporary folder, so that no other user of the machine can reach them.
+Kernels that serve endpoints have a loopback address each, in their variable HOST. Every user of the machine can reach
+these, so an administrator has to allow it.
 """
 
 from __future__ import annotations
@@ -14,27 +16,40 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from backendai.agent.backends.base import SH, BackendError, KernelGone
+from backendai.agent.backends.base import SH, BackendError
 from backendai.agent.backends.native.folder import KernelFolder
 from backendai.agent.backends.native.launch import ENVIRONMENT
-from backendai.agent.backends.native.ports import address_in
 from backendai.agent.backends.native.sandbox import open_to_all
 from backendai.agent.backends.native.terminal import ask_exit_code, request_program
-from backendai.agent.backends.service_host import ServiceHost, ServiceSource
-from backendai.agent.backends.shared.service_script import LAUNCH, MARK
+from backendai.agent.backends.service_host import ANY_HOST, ServiceHost, ServiceSource, address_of
+from backendai.agent.backends.shared.services import LAUNCH, MARK
 from backendai.base.core.service_ports import LABEL, NATIVE_SERVICES, is_service_name
+from backendai.base.wire.messages import KernelSpec
 
 _COMPLETE = ".complete"
 # Sockets of interpreters need a short path.
 _BEFORE = 'export JUPYTER_RUNTIME_DIR="$BACKENDAI_APP_FOLDER/.jupyter" && '
 
 
-class ProcessServices(ServiceHost):
-    """``find`` returns the folder of a kernel of this agent, or None. ``environments``: the folder of built
+def address_in(spec: KernelSpec) -> str:
+    """Return the kernel's address from ``with_address``; empty if it has none."""
+    address = address_of(spec.kernel_id)
+    return address if spec.environ.get("HOST") == address else ""
+
+
+def with_address(spec: KernelSpec) -> KernelSpec:
+    """Return the spec with the kernel's own address, if its server would listen on all addresses."""
+    if spec.environ.get("HOST") != ANY_HOST:
+        return spec
+    return spec.model_copy(update={"environ": {**spec.environ, "HOST": address_of(spec.kernel_id)}})
+
+
+class NativeServices(ServiceHost):
+    """``running`` returns the folder of a running kernel, or raises KernelGone. ``environments``: the folder of built
     environments."""
 
-    def __init__(self, find: Callable[[UUID], KernelFolder | None], environments: Path | None) -> None:
-        self._find, self._environments = find, environments
+    def __init__(self, running: Callable[[UUID], KernelFolder], environments: Path | None) -> None:
+        self._running_folder, self._environments = running, environments
 
     def address(self, kernel_id: UUID) -> str:
         """Return "", as the network is the machine's; for replicas, their address. Raises KernelGone."""
@@ -116,9 +131,7 @@ class ProcessServices(ServiceHost):
         return ServiceSource(None, {}, fault=fault)
 
     def _running(self, kernel_id: UUID) -> KernelFolder:
-        folder = self._find(kernel_id)
-        if folder is None or not folder.running():
-            raise KernelGone("This kernel does not run any more.")
+        folder = self._running_folder(kernel_id)
         if not folder.read("launch"):
             raise BackendError("The kernel is being started.")
         return folder

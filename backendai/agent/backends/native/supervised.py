@@ -9,67 +9,37 @@ import select
 import signal
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from pathlib import Path
-from typing import Protocol
 from uuid import UUID
 
+import psutil
+
 from backendai.agent.backends.abilities import Imaging, Measuring, Streaming
-from backendai.agent.backends.base import Ended, KernelEvent, KernelGone, StaleGeneration, Started
-from backendai.agent.backends.native import log as process_log
+from backendai.agent.backends.base import Ended, KernelEvent, KernelGone, Started
+from backendai.agent.backends.native import logs as process_log
 from backendai.agent.backends.native.folder import KernelFolder
-from backendai.agent.mounts.kernel_mounts import KernelMounts
+from backendai.agent.backends.native.supervisors import SupervisedStarter
+from backendai.agent.mounts.mounting import MountingBackend
+from backendai.base.core.slots import MILLI, Slots
 from backendai.base.wire.messages import KernelSighting, KernelSpec
 
 _LOOK_INTERVAL = 0.2
 _PATIENCE_AFTER_GRACE = 15.0
 
 
-class KernelStarter(Protocol):
-    """Starts the supervisors of kernels."""
-
-    def start(self, spec: KernelSpec, folder: KernelFolder) -> None:
-        """Create the folder and start the kernel in it. Raises StartFailed after removing what was created."""
-
-    def reap(self) -> None:
-        """Reap supervisors that have ended."""
-
-
-class KernelPlaces(Protocol):
-    """The folders of kernels."""
-
-    def find(self, kernel_id: UUID) -> Path:
-        """Return the kernel's folder; the path for a new one if there is none."""
-
-    def for_new(self) -> Path:
-        """Return the folder for new kernels. Raises StartFailed if there is none."""
-
-    def folders(self) -> Iterator[Path]:
-        """Yield all entries of the folders."""
-
-
-class SupervisedBackend(Imaging, Streaming, Measuring):
+class SupervisedBackend(MountingBackend, Imaging, Streaming, Measuring):
     """Finds kernels by their folders, including those of a killed agent."""
 
-    def __init__(
-        self, starter: KernelStarter, places: KernelPlaces, mounts: KernelMounts, *, deployment: str, agent: str
-    ) -> None:
-        self._supervisors, self._kernel_places, self._mounts = starter, places, mounts
+    def __init__(self, starter: SupervisedStarter, *, deployment: str, agent: str) -> None:
+        self._starter, self._mounts, self._rules = starter, starter.mounts, starter.mount_rules
         self._deployment, self._agent = deployment, agent
-        self._locks = [threading.Lock() for _ in range(64)]
         self._closed = threading.Event()
 
+    def capacity(self) -> Slots:
+        cores = len(os.sched_getaffinity(0))
+        return Slots({"cpu": cores * MILLI, "mem": psutil.virtual_memory().total * MILLI})
+
     def start(self, spec: KernelSpec) -> Started:
-        with self._locks[spec.kernel_id.int % len(self._locks)]:
-            folder = KernelFolder(self._kernel_places.find(spec.kernel_id))
-            known = folder.spec()
-            if known and known.generation > spec.generation:
-                raise StaleGeneration.of(known.generation, spec.generation)
-            if known and known.generation == spec.generation and folder.started():
-                return Started(folder.container_id(), adopted=True)
-            self._clear(folder)
-            folder = KernelFolder(self._kernel_places.for_new() / str(spec.kernel_id))
-            self._supervisors.start(spec, folder)
-            return Started(folder.container_id(), adopted=False)
+        return self._starter.start(spec)
 
     def stop(self, kernel_id: UUID, *, grace: float) -> None:
         if folder := self._find(kernel_id):
@@ -96,22 +66,19 @@ class SupervisedBackend(Imaging, Streaming, Measuring):
         """Remove the leftovers of failed starts. Ended kernels keep their folders until ``remove``."""
         self._mounts.sweep(live | {folder.kernel_id for folder in self._folders()})
         for folder in self._folders():
-            busy = self._locks[folder.kernel_id.int % len(self._locks)]
-            if folder.kernel_id in live or folder.started() or not busy.acquire(blocking=False):
+            if folder.kernel_id in live or folder.started():
                 continue
-            try:
-                if not folder.started():
+            with self._starter.locks.held(folder.kernel_id, waits=False) as is_held:
+                if is_held and not folder.started():
                     self._clear(folder)
-            finally:
-                busy.release()
 
     def watch(self) -> Iterator[KernelEvent]:
-        told = {folder.kernel_id for folder in self._folders() if not folder.running()}
+        reported = {folder.kernel_id for folder in self._folders() if not folder.running()}
         while not self._closed.wait(_LOOK_INTERVAL):
-            self._supervisors.reap()
+            self._starter.reap()
             ended = {folder.kernel_id for folder in self._folders() if folder.started() and not folder.running()}
-            yield from (KernelEvent(kernel_id) for kernel_id in ended - told)
-            told = ended
+            yield from (KernelEvent(kernel_id) for kernel_id in ended - reported)
+            reported = ended
 
     async def follow_log(self, kernel_id: UUID, *, tail: int | None, follow: bool) -> AsyncIterator[bytes]:
         folder = await asyncio.to_thread(self._find, kernel_id)
@@ -122,7 +89,7 @@ class SupervisedBackend(Imaging, Streaming, Measuring):
             yield piece
 
     def _find(self, kernel_id: UUID) -> KernelFolder | None:
-        folder = KernelFolder(self._kernel_places.find(kernel_id))
+        folder = self._starter.places.find(kernel_id)
         return folder if self._ours(folder) else None
 
     def _processes(self, kernel_id: UUID) -> list[int]:
@@ -132,12 +99,11 @@ class SupervisedBackend(Imaging, Streaming, Measuring):
         """Return the folder of a running kernel. Raises KernelGone."""
         folder = self._find(kernel_id)
         if folder is None or not folder.running():
-            raise KernelGone("Kernel {kernel_id} is not running on this agent.", kernel_id=kernel_id)
+            raise KernelGone("This kernel does not run any more.")
         return folder
 
     def _folders(self) -> list[KernelFolder]:
-        named = [path for path in self._kernel_places.folders() if len(path.name) == len(str(UUID(int=0)))]
-        return [folder for path in named if self._ours(folder := KernelFolder(path))]
+        return [folder for folder in self._starter.places.folders() if self._ours(folder)]
 
     def _ours(self, folder: KernelFolder) -> bool:
         spec = folder.spec()
@@ -170,4 +136,4 @@ class SupervisedBackend(Imaging, Streaming, Measuring):
             os.close(handle)
         if not gone:
             folder.kill()
-        self._supervisors.reap()
+        self._starter.reap()

@@ -7,7 +7,6 @@ import contextlib
 import fcntl
 import json
 import os
-import re
 import socket
 import struct
 import termios
@@ -16,13 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from backendai.agent.backends.base import SH, BackendError, Terminal
-from backendai.agent.backends.shared.tmux import FIND
+from backendai.agent.backends.shared.terminals import FIND, tmux_name
 from backendai.agent.guest.link.sockets import connect
 from backendai.base.process.slowness import allowed
 
 _TIMEOUT = 10.0
 _PIECE = 64 * 1024
-_ODD = re.compile(r"[^A-Za-z0-9_-]")  # tmux interprets "." and ":" in names
 
 
 class PtyTerminal(Terminal):
@@ -89,49 +87,47 @@ class PtyTerminal(Terminal):
 
 def request_terminal(folder: Path, *, name: str, rows: int, cols: int) -> int:
     """Request a shell from the kernel's first process; returns the controlling side. Raises BackendError."""
-    request = {"name": _session(name), "rows": rows, "cols": cols}
+    request = {"name": tmux_name(name), "rows": rows, "cols": cols}
     try:
-        said, files = _ask(folder, request)
+        answer, files = _ask(folder, request)
     except (OSError, ValueError) as error:
         raise BackendError("The kernel does not open a terminal: {error}", error=str(error)) from error
     if len(files) == 1 and os.isatty(files[0]):
         return files[0]
     for file in files:
         os.close(file)
-    raise BackendError("The kernel does not open a terminal: {said}", said=said.get("error", "it sent none"))
+    raise BackendError("The kernel does not open a terminal: {error}", error=answer.get("error", "it sent none"))
 
 
 def request_find(folder: Path, name: str, does: str, text: str) -> None:
     """Search for a text with tmux in the kernel. Raises BackendError."""
-    request_program(folder, [SH, "-c", FIND, "find", _session(name), does, text])
-
-
-def _session(name: str) -> str:
-    return _ODD.sub("-", name) or "main"
+    request_program(folder, [SH, "-c", FIND, "find", tmux_name(name), does, text])
 
 
 def request_program(folder: Path, argv: Sequence[str], environ: Mapping[str, str] | None = None) -> int:
     """Start a program by the kernel's first process; returns its pid, 0 from older versions. Raises BackendError."""
-    said = _asked(folder, {"program": list(argv), "environ": dict(environ or {})})
-    if not said.get("started"):
-        raise BackendError("The kernel does not start the program: {said}", said=said.get("error", "it says nothing"))
-    return pid if isinstance(pid := said.get("pid", 0), int) else 0
+    answer = _answer_to(folder, {"program": list(argv), "environ": dict(environ or {})})
+    if not answer.get("started"):
+        raise BackendError(
+            "The kernel does not start the program: {error}", error=answer.get("error", "it says nothing")
+        )
+    return pid if isinstance(pid := answer.get("pid", 0), int) else 0
 
 
 def ask_exit_code(folder: Path, pid: int) -> int | None:
     """Return the exit code of a program started by ``request_program``; None while it runs. Raises BackendError."""
-    code = _asked(folder, {"ended": pid}).get("exit_code")
+    code = _answer_to(folder, {"ended": pid}).get("exit_code")
     return int(code) if isinstance(code, int) else None
 
 
-def _asked(folder: Path, request: dict[str, object]) -> dict[str, Any]:
+def _answer_to(folder: Path, request: dict[str, object]) -> dict[str, Any]:
     try:
-        said, files = _ask(folder, request)
+        answer, files = _ask(folder, request)
     except (OSError, ValueError) as error:
         raise BackendError("The kernel does not start programs: {error}", error=str(error)) from error
     for file in files:
         os.close(file)
-    return said
+    return answer
 
 
 def _resolve(wait: asyncio.Future[None]) -> None:
@@ -143,8 +139,8 @@ def _ask(folder: Path, request: dict[str, object]) -> tuple[dict[str, Any], list
     """Return the answer, which is empty if it is no JSON object: programs of the kernel can answer in its place."""
     with connect(folder / "door.sock", allowed(_TIMEOUT)) as connection:
         connection.sendall(json.dumps(request).encode())
-        answer, files, _, _ = socket.recv_fds(connection, 4096, 4)
-    said: Any = None
+        data, files, _, _ = socket.recv_fds(connection, 4096, 4)
+    answer: Any = None
     with contextlib.suppress(ValueError, RecursionError):
-        said = json.loads(answer or b"{}")
-    return said if isinstance(said, dict) else {}, files
+        answer = json.loads(data or b"{}")
+    return answer if isinstance(answer, dict) else {}, files

@@ -9,12 +9,12 @@ from uuid import UUID
 
 import psutil
 
+from backendai.agent.backends.base import KernelReading
 from backendai.agent.backends.native.folder import KernelFolder
-from backendai.agent.backends.readings import Reading
 from backendai.agent.backends.shared.cgroup_counters import memory_kills
 
 
-def readings_of(folders: Iterable[KernelFolder]) -> dict[UUID, Reading]:
+def readings_of(folders: Iterable[KernelFolder]) -> dict[UUID, KernelReading]:
     """Return the counters of running kernels, without the network, which is the machine's."""
     children: dict[int, list[psutil.Process]] = defaultdict(list)
     for process in psutil.process_iter(["ppid"]):
@@ -37,7 +37,7 @@ def _tree(root: int, children: Mapping[int, list[psutil.Process]]) -> list[psuti
     return found
 
 
-def _sum(kernel: KernelFolder, processes: Iterable[psutil.Process]) -> Reading:
+def _sum(kernel: KernelFolder, processes: Iterable[psutil.Process]) -> KernelReading:
     spent, memory, read, written = 0.0, 0, 0, 0
     told = False
     for process in processes:
@@ -50,7 +50,7 @@ def _sum(kernel: KernelFolder, processes: Iterable[psutil.Process]) -> Reading:
             read, written, told = read + disk.read_bytes, written + disk.write_bytes, True
         except psutil.Error:  # ended meanwhile, or access denied
             continue
-    return Reading(
+    return KernelReading(
         run=kernel.container_id(),
         cpu_seconds=spent,
         mem_bytes=memory,

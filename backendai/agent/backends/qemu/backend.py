@@ -11,23 +11,21 @@ import contextlib
 import logging
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from uuid import UUID
-
-import psutil
 
 from backendai.agent.backends.base import (
     NOBODY,
     SH,
     BackendError,
     ImageNotFound,
+    KernelReading,
     Progress,
     Started,
     StartFailed,
     Terminal,
 )
-from backendai.agent.backends.docker.create import WORKDIR
 from backendai.agent.backends.docker.engine import Engine
 from backendai.agent.backends.native.folder import KernelFolder
 from backendai.agent.backends.native.supervised import SupervisedBackend
@@ -35,59 +33,35 @@ from backendai.agent.backends.qemu.boot import newest_kernel
 from backendai.agent.backends.qemu.channel.ask import ask, open_terminal
 from backendai.agent.backends.qemu.channel.frames import program_words
 from backendai.agent.backends.qemu.command import TCG
-from backendai.agent.backends.qemu.guest import MachineGuests
-from backendai.agent.backends.qemu.images import MachineImages
+from backendai.agent.backends.qemu.guests import QemuGuests
+from backendai.agent.backends.qemu.images import QemuImages
 from backendai.agent.backends.qemu.networks.addresses import GuestAddresses, devices_into
-from backendai.agent.backends.qemu.networks.network import MachineNetwork
+from backendai.agent.backends.qemu.networks.network import QemuNetwork
 from backendai.agent.backends.qemu.notes import describe
-from backendai.agent.backends.qemu.services import MachineServices
+from backendai.agent.backends.qemu.services import QemuServices
 from backendai.agent.backends.qemu.start import QemuStarter, slowness
-from backendai.agent.backends.qemu.tools import Tools
+from backendai.agent.backends.qemu.tools import KERNEL, QemuTools
 from backendai.agent.backends.qemu.trial import Acceleration
-from backendai.agent.backends.readings import Reading
-from backendai.agent.backends.shared.home import WAIT
 from backendai.agent.backends.shared.packet_rules import shielded_addresses
-from backendai.agent.backends.shared.terminal_scripts import MARK, OPEN, SETTINGS, tmux_name
-from backendai.agent.backends.shared.tmux import FIND
+from backendai.agent.backends.shared.terminals import FIND, MARK, shell_command, tmux_name
 from backendai.agent.mounts.hosts import StorageHosts
 from backendai.agent.mounts.kernel_mounts import KernelMounts
-from backendai.agent.mounts.mounting import MountingBackend
-from backendai.agent.settings.qemu import MachineSettings
-from backendai.base.core.slots import MILLI, Slots
+from backendai.agent.settings.qemu import QemuSettings
+from backendai.base.process.packages import install_command
 from backendai.base.wire.capabilities import Capability
+from backendai.base.wire.images import RegistryAccess
 from backendai.base.wire.messages import ImageSighting, KernelSighting, KernelSpec, Note
-from backendai.base.wire.pulls import RegistryAccess
 
 logger = logging.getLogger(__name__)
 
 _READING_SECONDS = 5.0
 
 
-class OneFolder:
-    """The folders of kernels in the agent's folder."""
-
-    def __init__(self, data: Path) -> None:
-        self.path = data.absolute() / "kernels"
-
-    def find(self, kernel_id: UUID) -> Path:
-        """Return the kernel's folder; the path for a new one if there is none."""
-        return self.path / str(kernel_id)
-
-    def for_new(self) -> Path:
-        """Return the folder for new kernels; creates it if needed."""
-        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return self.path
-
-    def folders(self) -> Iterator[Path]:
-        """Yield all entries."""
-        with contextlib.suppress(FileNotFoundError):
-            yield from list(self.path.iterdir())
-
-
-class QemuBackend(SupervisedBackend, MountingBackend):
+class QemuBackend(SupervisedBackend):
     """Gets images from this machine's Docker Engine, if there is one, else from registries."""
 
     name = "qemu"
+    _starter: QemuStarter
     capabilities = frozenset(
         {
             Capability.IMAGES,
@@ -104,37 +78,36 @@ class QemuBackend(SupervisedBackend, MountingBackend):
     def __init__(
         self,
         data: Path,
-        settings: MachineSettings | None = None,
+        settings: QemuSettings | None = None,
         *,
         deployment: str,
         agent: str,
         docker_url: str | None = None,
         hosts: StorageHosts | None = None,
-        network: MachineNetwork | None = None,
+        network: QemuNetwork | None = None,
     ) -> None:
-        self.settings = settings or MachineSettings()
-        self.network = network or MachineNetwork(self.settings.network, shielded_addresses())
+        self.settings = settings or QemuSettings()
+        self.network = network or QemuNetwork(self.settings.network, shielded_addresses())
         cache = self.settings.cache or data.absolute() / "machines"
-        places, mounts = OneFolder(data), KernelMounts(data, hosts)
         self._data, self._cache = data, cache
         self._engine = Engine(docker_url, deployment, agent)
-        tools = Tools(self.settings.root)
-        self._images = MachineImages(self._engine, tools, cache)
+        tools = QemuTools(self.settings.root)
+        self._images = QemuImages(self._engine, tools, cache)
         self._starter = QemuStarter(
             self.settings,
             cache,
             data.absolute(),
             self._images,
-            mounts,
+            KernelMounts(data, hosts),
             self.network,
             lambda: self.acceleration.find().acceleration,
-            self._folders,
+            deployment=deployment,
+            clear=self._clear,
         )
         self.acceleration = Acceleration(self.settings.acceleration, tools, self._starter.boot.files)
-        super().__init__(self._starter, places, mounts, deployment=deployment, agent=agent)
-        self._rules = self._starter.mount_rules
-        self.services = MachineServices(self._running, self.slowness)
-        self.guests = MachineGuests(self._running, self._find, self.slowness)
+        super().__init__(self._starter, deployment=deployment, agent=agent)
+        self.services = QemuServices(self._running, self.slowness)
+        self.guests = QemuGuests(self._running, self._find, self.slowness)
 
     def setup(self) -> None:
         """Set the network rules; prepare the boot files and test the acceleration in a thread. The first start then
@@ -150,10 +123,6 @@ class QemuBackend(SupervisedBackend, MountingBackend):
                 logger.warning("no virtual machine can start: %s", error.message)
 
         threading.Thread(target=prepare, name="qemu-trial", daemon=True).start()
-
-    def capacity(self) -> Slots:
-        cores = len(os.sched_getaffinity(0))
-        return Slots({"cpu": cores * MILLI, "mem": psutil.virtual_memory().total * MILLI})
 
     def engine(self) -> str:
         known = self.acceleration.known
@@ -212,7 +181,7 @@ class QemuBackend(SupervisedBackend, MountingBackend):
             raise ImageNotFound("{image} is neither here nor was it pulled.", image=spec.image)
         return super().start(spec)
 
-    def readings(self, kernels: Sequence[KernelSighting]) -> dict[UUID, Reading]:
+    def readings(self, kernels: Sequence[KernelSighting]) -> dict[UUID, KernelReading]:
         found = {}
         for kernel in kernels:
             folder = self._find(kernel.kernel_id)
@@ -229,8 +198,7 @@ class QemuBackend(SupervisedBackend, MountingBackend):
 
     async def open_terminal(self, kernel_id: UUID, *, name: str, rows: int, cols: int) -> Terminal:
         folder = await asyncio.to_thread(self._running, kernel_id)
-        command = [SH, "-c", WAIT, "wait", WORKDIR, SH, "-c", OPEN, "open", tmux_name(name), WORKDIR, SETTINGS]
-        words = program_words(command, {"TERM": "xterm-256color", MARK: os.urandom(4).hex()})
+        words = program_words(shell_command(name), {"TERM": "xterm-256color", MARK: os.urandom(4).hex()})
 
         def find(does: str, text: str) -> Sequence[str]:
             return program_words([SH, "-c", FIND, "find", tmux_name(name), does, text], {})
@@ -266,18 +234,18 @@ class QemuBackend(SupervisedBackend, MountingBackend):
         """Return why no virtual machine can start, and advice."""
         if missing := self._starter.tools.missing():
             text = f"Virtual machines cannot start: {', '.join(missing)} is not installed."
-            return text, f"apt install --no-install-recommends {' '.join(missing)}"
+            return text, install_command(*missing, lean=True)
         try:
             newest_kernel(self.settings.root)
         except BackendError as error:
-            return error.message, "apt install --no-install-recommends linux-image-cloud-amd64"
+            return error.message, install_command(KERNEL, lean=True)
         return "", ""
 
 
-def _reading(folder: KernelFolder, told: dict[str, float]) -> Reading:
+def _reading(folder: KernelFolder, told: dict[str, float]) -> KernelReading:
     """Return the measurement of a virtual machine. Its memory use comes from the guest, as QEMU never returns memory to
     the machine."""
-    return Reading(
+    return KernelReading(
         run=folder.container_id(),
         cpu_seconds=told.get("cpu_seconds"),
         mem_bytes=int(told["used"]) if "used" in told else None,

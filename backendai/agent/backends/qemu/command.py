@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from backendai.agent.backends.qemu.boot import BootFiles
 from backendai.agent.backends.qemu.networks.addresses import GuestAddresses
 from backendai.agent.backends.qemu.networks.network import network_words
-from backendai.agent.backends.qemu.tools import Tools
+from backendai.agent.backends.qemu.tools import QemuTools
 
 _SANDBOX = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
 _TRANSLATED = 64  # MiB for translated code in emulation; QEMU's default is up to 1 GiB
@@ -21,7 +21,7 @@ _PROCESSOR = {TCG: "max", KVM: "host"}
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class GuestShape:
     """The properties of a guest. ``shares``: tags of its folders, whose servers the supervisor starts. ``has_kit``: it
     has a third disk with Python and tools. ``has_network``: it reaches other machines. ``rank``: in its cluster
     session; None: it has no other kernels. ``addresses``: inside."""
@@ -36,7 +36,7 @@ class Shape:
     addresses: GuestAddresses = field(default_factory=GuestAddresses)
 
 
-def trial_command(shape: Shape, tools: Tools, files: BootFiles) -> list[str]:
+def trial_command(shape: GuestShape, tools: QemuTools, files: BootFiles) -> list[str]:
     """Return the command of a guest that powers off after booting. Raises ToolMissing."""
     return [
         *_machine(shape, tools),
@@ -45,7 +45,7 @@ def trial_command(shape: Shape, tools: Tools, files: BootFiles) -> list[str]:
     ]
 
 
-def command_of(shape: Shape, tools: Tools) -> list[str]:
+def command_of(shape: GuestShape, tools: QemuTools) -> list[str]:
     """Return QEMU's command. It opens no monitor and no port: all input and output goes through descriptors of the
     supervisor, its parent. Raises ToolMissing."""
     return [
@@ -72,7 +72,7 @@ def _disk(name: str, number: int, *, read_only: bool) -> list[str]:
     return [*opened, "-drive", drive, "-device", f"virtio-blk-pci,drive={name}"]
 
 
-def _machine(shape: Shape, tools: Tools) -> list[str]:
+def _machine(shape: GuestShape, tools: QemuTools) -> list[str]:
     folders = [word for folder in tools.firmware() for word in ("-L", folder)]
     return [
         tools.need("qemu-system-x86_64"),
@@ -84,11 +84,11 @@ def _machine(shape: Shape, tools: Tools) -> list[str]:
     ]
 
 
-def _size(shape: Shape) -> str:
+def _size(shape: GuestShape) -> str:
     return f"{shape.memory // 2**20}M"
 
 
-def _shares(shape: Shape) -> list[str]:
+def _shares(shape: GuestShape) -> list[str]:
     if not shape.shares:
         return []
     words = ["-object", f"memory-backend-memfd,id=shared,size={_size(shape)},share=on", "-numa", "node,memdev=shared"]

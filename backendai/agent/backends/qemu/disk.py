@@ -12,18 +12,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from backendai.agent.backends.base import SH, StartFailed
-from backendai.agent.backends.docker.create import WORKDIR, main_process
+from backendai.agent.backends.base import StartFailed
 from backendai.agent.backends.guest_host import INSIDE as GUEST
-from backendai.agent.backends.qemu.command import Shape
-from backendai.agent.backends.qemu.tools import Tools
+from backendai.agent.backends.qemu.command import GuestShape
+from backendai.agent.backends.qemu.tools import QemuTools
 from backendai.agent.backends.shared.authorities import INSIDE as AUTHORITIES
 from backendai.agent.backends.shared.authorities import authority_environ, write_authorities
-from backendai.agent.backends.shared.cluster_files import Access, cluster_environ, with_ssh, write_cluster
-from backendai.agent.backends.shared.home import after_bootstrap, fill_home
+from backendai.agent.backends.shared.cluster_files import ClusterAccess, cluster_environ, write_cluster
+from backendai.agent.backends.shared.home import fill_home, main_command
+from backendai.agent.mounts.hosts import KERNEL_USER
 from backendai.agent.mounts.kernel_mounts import Bind
-from backendai.agent.mounts.rules import KERNEL_USER
 from backendai.base.core.slots import format_size
+from backendai.base.paths.mount_targets import HOME as WORKDIR
 from backendai.base.wire.messages import KernelSpec
 
 UNLIMITED = 64 * 2**30  # a sparse file uses disk space only for written data
@@ -31,14 +31,14 @@ _OWN_ROOM = 24 * 2**20  # for the file system's own data, in addition to the ker
 _OPTIONS = ("-q", "-F", "-t", "ext4", "-O", "^has_journal,^resize_inode", "-m", "0", "-E", "root_owner=0:0")
 _SECONDS = 60.0
 _RESOLVER = Path("/etc/resolv.conf")
-_ACCESS = Access(GUEST, "/tmp/.cluster-environ")  # noqa: S108 - private to the kernel
+_ACCESS = ClusterAccess(GUEST, "/tmp/.cluster-environ")  # noqa: S108 - private to the kernel
 _KEYS = ("ssh/id_ed25519", "ssh/host_key")
 _ENVIRON = {"HOME": WORKDIR, "LANG": "C.UTF-8", "TERM": "xterm"}
 _FOLDERS: Mapping[str, str] = {"home": WORKDIR, "tmp": "/tmp", "var-tmp": "/var/tmp", "guest": GUEST}  # noqa: S108
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class FolderShare:
     """A folder that QEMU offers to the guest under a tag."""
 
     tag: str
@@ -49,11 +49,11 @@ def make_disk(
     path: Path,
     spec: KernelSpec,
     environ: Mapping[str, str],
-    tools: Tools,
+    tools: QemuTools,
     *,
     uid: int | None,
-    shares: Sequence[Share],
-    shape: Shape,
+    shares: Sequence[FolderShare],
+    shape: GuestShape,
 ) -> None:
     """Create a kernel's disk. ``environ``: the image's variables. Raises OSError, StartFailed."""
     spec = _with_addresses(spec, shape)
@@ -76,16 +76,15 @@ def make_disk(
 def launch_words(
     spec: KernelSpec,
     environ: Mapping[str, str],
-    shape: Shape,
+    shape: GuestShape,
     *,
     uid: int,
-    shares: Sequence[Share] = (),
+    shares: Sequence[FolderShare] = (),
 ) -> list[str]:
     """Return the settings for the guest's first process, in the format of ``init/boot.c``."""
     binds = dict(_FOLDERS) | ({"authorities": AUTHORITIES} if spec.authorities else {})
     trusted = authority_environ(spec, AUTHORITIES) | cluster_environ(spec, _ACCESS)
-    told = {**_ENVIRON, **environ, **trusted, **spec.environ}
-    command = after_bootstrap(spec, WORKDIR, with_ssh(spec, _ACCESS, [SH, "-c", *main_process(spec)]))
+    variables = {**_ENVIRON, **environ, **trusted, **spec.environ}
     return [
         f"uid={uid}",
         f"gid={uid}",
@@ -94,8 +93,8 @@ def launch_words(
         f"folder={spec.start_in or WORKDIR}",
         f"shm={spec.shm_bytes}",
         *_network_words(shape),
-        *(f"environ={name}={value}" for name, value in told.items()),
-        *(f"argument={word}" for word in command),
+        *(f"environ={name}={value}" for name, value in variables.items()),
+        *(f"argument={word}" for word in main_command(spec, WORKDIR, _ACCESS)),
         *(f"bind={source}:{target}" for source, target in binds.items()),
         *(f"own=guest/{key}" for key in _KEYS if spec.keys is not None),
         *(f"share={one.tag}:{'ro' if one.bind.read_only else 'rw'}:{one.bind.target}" for one in shares),
@@ -108,7 +107,7 @@ def size_words(spec: KernelSpec) -> str:
     return f"Its disk of {size} is full: delete files, or start a session with more scratch space."
 
 
-def _with_addresses(spec: KernelSpec, shape: Shape) -> KernelSpec:
+def _with_addresses(spec: KernelSpec, shape: GuestShape) -> KernelSpec:
     """Return the spec with each kernel's address in the session's network, if it has one."""
     if shape.rank is None:
         return spec
@@ -116,7 +115,7 @@ def _with_addresses(spec: KernelSpec, shape: Shape) -> KernelSpec:
     return spec.model_copy(update={"peers": told})
 
 
-def _network_words(shape: Shape) -> Iterator[str]:
+def _network_words(shape: GuestShape) -> Iterator[str]:
     """Yield the addresses of the guest's network devices, in order."""
     addresses = shape.addresses
     if shape.has_network:
@@ -126,7 +125,7 @@ def _network_words(shape: Shape) -> Iterator[str]:
         yield f"interface={addresses.of_rank(shape.rank)}:{addresses.session.netmask}"
 
 
-def _fill(tree: Path, spec: KernelSpec, shape: Shape) -> None:
+def _fill(tree: Path, spec: KernelSpec, shape: GuestShape) -> None:
     for name in (*_FOLDERS, "work", "upper/etc"):
         (tree / name).mkdir(parents=True)
     for folder in (tree, tree / "guest", tree / "upper", tree / "upper/etc", tree / "home"):

@@ -24,16 +24,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from docker.errors import NotFound
-
 from backendai.agent.backends.base import NOBODY, BackendError, Fetched, ImageNotFound, Progress
 from backendai.agent.backends.docker.engine import Engine
-from backendai.agent.backends.docker.images import Images, pull_refusal
-from backendai.agent.backends.qemu.layers import Layers
-from backendai.agent.backends.qemu.tools import Tools
+from backendai.agent.backends.docker.images import DockerImages, pull_refusal
+from backendai.agent.backends.qemu.layers import ArchiveLayers
+from backendai.agent.backends.qemu.tools import QemuTools
 from backendai.agent.backends.shared.trees import remove_tree
+from backendai.base.wire.images import RegistryAccess
 from backendai.base.wire.messages import ImageSighting
-from backendai.base.wire.pulls import RegistryAccess
 
 _PREFIX = ".draft-"
 _NEW_SECONDS = 60.0  # an agent locks its folder directly after creating it
@@ -75,7 +73,7 @@ _NOT_MADE = "The file system of the image cannot be made: {error}"
 
 
 @dataclass(frozen=True, slots=True)
-class MadeImage:
+class QemuImage:
     """The file system of an image, and its configuration."""
 
     file: Path
@@ -98,12 +96,12 @@ class MadeImage:
         return text.encode() if isinstance(text, str) else None
 
 
-class MachineImages:
+class QemuImages:
     """One agent's images. The agents of a machine can share ``cache``."""
 
-    def __init__(self, engine: Engine, tools: Tools, cache: Path) -> None:
+    def __init__(self, engine: Engine, tools: QemuTools, cache: Path) -> None:
         self._engine, self._tools, self._folder = engine, tools, cache / "images"
-        self._docker = Images(engine)
+        self._docker = DockerImages(engine)
         self._making = threading.Lock()
 
     def sightings(self) -> list[ImageSighting]:
@@ -128,7 +126,7 @@ class MachineImages:
             return True
         return self._id_in_engine(reference) is not None
 
-    def make(self, reference: str) -> MadeImage:
+    def make(self, reference: str) -> QemuImage:
         """Return the image's file system; creates it if needed (seconds per GB). Raises ImageNotFound, BackendError."""
         known = self._id_in_engine(reference) or self._references().get(reference)
         if known is None:
@@ -141,7 +139,7 @@ class MachineImages:
                         self._convert(archive, known)
         with contextlib.suppress(OSError):
             os.utime(file)
-        return MadeImage(file, self._about(known))
+        return QemuImage(file, self._about(known))
 
     def _is_made(self, file: Path, known: str) -> bool:
         return file.exists() and bool(self._about(known))
@@ -163,7 +161,7 @@ class MachineImages:
             archive = folder / "image.tar"
             self._fetch(reference, archive, timeout, progress, access)
             progress(Fetched(0.9, "The file system of the image is being made."))
-            with Layers(archive) as layers:
+            with ArchiveLayers(archive) as layers:
                 known = hashlib.sha256(json.dumps(layers.config, sort_keys=True).encode()).hexdigest()
             with self._making:
                 self._convert(archive, known)
@@ -183,7 +181,7 @@ class MachineImages:
         draft = archive.with_name("image.squashfs")
         command = [self._tools.need("sqfstar"), "-comp", "lz4", "-no-progress", "-exit-on-error", str(draft)]
         try:
-            with Layers(archive) as layers:
+            with ArchiveLayers(archive) as layers:
                 self._write(layers, command)
                 about = _described(layers)
             write_whole(self._folder / f"{known}.json", json.dumps(about))
@@ -192,7 +190,7 @@ class MachineImages:
         except (OSError, ValueError, LookupError, tarfile.TarError, subprocess.TimeoutExpired) as error:
             raise BackendError(_NOT_MADE, error=str(error)) from error
 
-    def _write(self, layers: Layers, command: list[str]) -> None:
+    def _write(self, layers: ArchiveLayers, command: list[str]) -> None:
         """Run the command with the layers' files as input. Its stderr goes to a file, as a full pipe would block it."""
         with tempfile.TemporaryFile() as complaints:
             maker = subprocess.Popen(
@@ -255,21 +253,16 @@ class MachineImages:
         answer."""
         if not self._has_engine():
             return None
-        with self._engine.asking() as client:
-            try:
-                return str(client.inspect_image(reference)["Id"]).removeprefix("sha256:")
-            except NotFound:
-                return None
+        with self._engine.asking():
+            image = self._engine.image(reference)
+        return str(image["Id"]).removeprefix("sha256:") if image else None
 
     def _has_engine(self) -> bool:
         path = self._engine.socket_path
         return path is None or Path(path).exists()
 
     def _references(self) -> dict[str, str]:
-        try:
-            return dict(json.loads((self._folder / "references.json").read_bytes()))
-        except (OSError, ValueError):
-            return {}
+        return self._about("references")
 
     def _remember(self, reference: str, known: str) -> None:
         write_whole(self._folder / "references.json", json.dumps(self._references() | {reference: known}))
@@ -288,7 +281,7 @@ def write_whole(path: Path, text: str) -> None:
     draft.replace(path)
 
 
-def _described(layers: Layers) -> dict[str, Any]:
+def _described(layers: ArchiveLayers) -> dict[str, Any]:
     config = layers.config.get("config") or {}
     definitions = {name: content.decode(errors="replace") for name, content in layers.definitions()}
     return {

@@ -22,7 +22,7 @@ class _Place:
     entry: tarfile.TarInfo
 
 
-class Layers:
+class ArchiveLayers:
     """The layers of an archive's only image, lowest first. Use it in ``with``, which closes it."""
 
     def __init__(self, archive: Path) -> None:
@@ -32,7 +32,7 @@ class Layers:
         self._layers = [self._layer(name) for name in said["Layers"]]
         self._found = self._merged()
 
-    def __enter__(self) -> Layers:
+    def __enter__(self) -> ArchiveLayers:
         return self
 
     def __exit__(self, *about: object) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
-import json
 import os
 import signal
 import socket
@@ -20,14 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from backendai.agent.backends.native.runner import (
-    RotatingLog,
-    oom_kills,
-    remove_traces,
-    start_time,
-    stat_fields,
-    write_json,
-)
+from backendai.agent.backends.native.runner import ROOM_FOR_END, KernelRunner, oom_kills, stat_fields
 from backendai.agent.backends.qemu.channel.control_socket import ControlSocket
 from backendai.agent.backends.qemu.channel.mux import Mux
 from backendai.agent.backends.qemu.networks.switch import Switch
@@ -36,7 +28,7 @@ from backendai.agent.guest.link.sockets import connect, listen
 _OPTIONS = ("sandbox=namespace", "cache=auto", "no_xattr", "no_posix_lock", "no_flock", "modcaps=-mknod:-setfcap")
 
 
-class Shares:
+class FolderServers:
     """The servers of a virtual machine's folders. ``join`` moves a new process into the virtual machine's control
     groups."""
 
@@ -80,7 +72,6 @@ def _connected(path: Path) -> int:
 
 
 _PR_SET_PDEATHSIG = 1
-_ROOM_FOR_END = 4096  # bytes
 _AFTER_GRACE = 5.0
 _POWER_OFF = 5.0
 _NOT_FOUND = 127
@@ -92,15 +83,11 @@ _DIGITS = 15  # in a number from the guest
 _LOOK = 5.0
 
 
-class Runner:
+class QemuRunner(KernelRunner):
     """Supervises one virtual machine from its first process to its last."""
 
     def __init__(self, folder: Path, ready: int) -> None:
-        self.folder, self.ready = folder, ready
-        self.launch: dict[str, Any] = json.loads((folder / "launch.json").read_text())
-        self.log = RotatingLog(folder, self.launch["log_bytes"])
-        self.end: dict[str, Any] = {}  # the guest's message: exited or failed
-        self.order: dict[str, Any] | None = None  # the agent's order to stop
+        super().__init__(folder, ready)
         self.beat: dict[str, int] = {}
         self.heard_at = time.monotonic()
         self.console = b""
@@ -108,21 +95,19 @@ class Runner:
         self.over = asyncio.Event()
         session = self.launch.get("session")  # absent in earlier versions
         self.switch = Switch(Path(session["folder"]), session["rank"], session["size"]) if session else None
-        self.shares = Shares(folder, self.launch["virtiofsd"], self.launch["environ_outside"], self._join)
+        self.shares = FolderServers(folder, self.launch["virtiofsd"], self.launch["environ_outside"], self.join_cgroups)
 
     async def run(self) -> None:
         """Start the virtual machine, supervise it until its end, and record the end."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self._obey)
-        (self.folder / "exit.draft").write_text(" " * _ROOM_FOR_END)  # reserves space for the end on a full disk
+        self.reserve()
         try:
             await self._serve()
         except OSError as error:
             self.end = self.end or {"failed": str(error)}
         (self.folder / "console.log").write_bytes(self.console)
-        write_json(self.folder / "exit.json", self._ending())
-        remove_traces(self.launch)
-        os.close(self.ready)
+        self.finish()
 
     async def _serve(self) -> None:
         ours, theirs = socket.socketpair()
@@ -184,16 +169,12 @@ class Runner:
 
     def _become(self) -> None:
         """In the new process: join the control groups, drop root's rights, die with the supervisor."""
-        self._join()
+        self.join_cgroups()
         if (uid := self.launch["uid"]) is not None:
             os.setgroups(self.launch["groups"])
             os.setgid(self.launch["gid"])
             os.setuid(uid)
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-
-    def _join(self) -> None:
-        for cgroup in self.launch["cgroups"]:
-            Path(cgroup, "cgroup.procs").write_text("0")
 
     def _hear(self, text: str) -> None:
         """Handle a message of the guest."""
@@ -217,15 +198,11 @@ class Runner:
 
     def _report_start(self) -> None:
         try:
-            write_json(self.folder / "runner.json", {"pid": os.getpid(), "started": start_time(os.getpid())})
+            self.report_start()
         except OSError as error:  # the disk is full: agents cannot find the kernel
             self.end = {"failed": str(error)}
             self.over.set()
             return
-        with contextlib.suppress(BrokenPipeError):  # the agent was killed; the next one finds the kernel
-            os.write(self.ready, b"started")
-        os.close(self.ready)
-        self.ready = os.open(os.devnull, os.O_WRONLY)
         if self.order is not None:
             self._obey()
 
@@ -267,24 +244,18 @@ class Runner:
 
     def _obey(self) -> None:
         """Order the guest to end its main process; ends the virtual machine if the guest does not answer."""
-        self.order = {
-            "grace": 5.0,
-            "reason": "exited",
-            "message": "The kernel was ended by a signal to its supervisor.",
-        }
-        with contextlib.suppress(OSError, ValueError):
-            self.order = json.loads((self.folder / "stop.json").read_text())
-        if not (self.folder / "runner.json").exists() or self.order["grace"] <= 0:  # no main process to end gracefully
+        grace = self.take_order()["grace"]
+        if not (self.folder / "runner.json").exists() or grace <= 0:  # no main process to end gracefully
             self.over.set()
             return
-        self.mux.say(f"stop {int(self.order['grace'] * 1000)}")
-        asyncio.get_running_loop().call_later(self.order["grace"] + _AFTER_GRACE, self.over.set)
+        self.mux.say(f"stop {int(grace * 1000)}")
+        asyncio.get_running_loop().call_later(grace + _AFTER_GRACE, self.over.set)
 
-    def _ending(self) -> dict[str, Any]:
+    def special_end(self) -> dict[str, Any]:
         code = self.end.get("exited")
-        ending = {"exit_code": code, "reason": "exited", "message": "", "failed": self.end.get("failed")}
+        ending: dict[str, Any] = {"exit_code": code}
         if self.order is not None:
-            return ending | {"reason": self.order["reason"], "message": self.order["message"]}
+            return ending
         if "hung" in self.end:
             return ending | {"message": self.end["hung"]}
         if "failed" in self.end:
@@ -296,11 +267,9 @@ class Runner:
         if self.end["oom"]:
             return ending | {"starved_at": self.launch["memory"]}
         if code == _NOT_FOUND and (self.folder / "output.log").read_bytes().startswith(_NO_SHELL):
-            return ending | {
-                "reason": "shell-missing",
-                "message": "The image has no /bin/sh: its program never started.",
-            }
-        if code and self.beat.get("disk") and self.beat.get("free", 1) < _ROOM_FOR_END * 256:
+            text = "The image has no /bin/sh: its program never started."
+            return ending | {"reason": "shell-missing", "message": text}
+        if code and self.beat.get("disk") and self.beat.get("free", 1) < ROOM_FOR_END * 256:
             return ending | {"message": f"The main process ended with exit code {code}. {self.launch['disk_words']}"}
         return ending
 
@@ -308,7 +277,7 @@ class Runner:
 def main(arguments: list[str], run: Callable[..., Any] = asyncio.run) -> None:
     """Supervise the virtual machine in the folder. The second argument is the descriptor for the start's report."""
     os.umask(0o077)
-    run(Runner(Path(arguments[0]), int(arguments[1])).run())
+    run(QemuRunner(Path(arguments[0]), int(arguments[1])).run())
 
 
 if __name__ == "__main__":

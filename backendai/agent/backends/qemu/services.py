@@ -10,17 +10,15 @@ from uuid import UUID
 
 from backendai.agent.backends.base import SH
 from backendai.agent.backends.native.folder import KernelFolder
-from backendai.agent.backends.qemu.channel.ask import Refused, ask, open_stream, output_of
+from backendai.agent.backends.qemu.channel.ask import ChannelRefused, ask, open_stream, output_of
 from backendai.agent.backends.qemu.channel.frames import program_words
 from backendai.agent.backends.service_host import ServiceHost, ServiceSource
-from backendai.agent.backends.shared.service_script import LAUNCH, LOG, MARK
+from backendai.agent.backends.shared.services import LAUNCH, LOG, MARK, TEMPORARY
 from backendai.base.core.service_ports import LABEL
 from backendai.base.process.slowness import allowed
 
-_FOLDER = {"BACKENDAI_APP_FOLDER": "/tmp"}  # noqa: S108 - of the guest
 
-
-class MachineServices(ServiceHost):
+class QemuServices(ServiceHost):
     """``running`` returns the folder of a running kernel, or raises KernelGone. ``slower``: the factor by which these
     virtual machines are slower."""
 
@@ -44,7 +42,7 @@ class MachineServices(ServiceHost):
         folder = await asyncio.to_thread(self._running, kernel_id)
         try:
             connection, _ = await asyncio.to_thread(open_stream, folder.path, "t", [str(port)])
-        except Refused as refusal:
+        except ChannelRefused as refusal:
             if refusal.number in (errno.ECONNREFUSED, errno.ECONNRESET):
                 return None
             raise
@@ -63,8 +61,7 @@ class MachineServices(ServiceHost):
     def launch(self, kernel_id: UUID, service: str, command: Sequence[str], environ: Mapping[str, str]) -> str:
         """Start the program; returns the kernel and its stream's number."""
         folder = self._running(kernel_id)
-        told = {**environ, MARK: service, **_FOLDER}
-        words = program_words([SH, "-c", LAUNCH, service, *command], told)
+        words = program_words([SH, "-c", LAUNCH, service, *command], {**environ, MARK: service, **TEMPORARY})
         connection, number = open_stream(folder.path, "d", words)
         connection.close()
         return f"{kernel_id}:{number}"

@@ -14,6 +14,7 @@ PACKAGES: Mapping[str, str] = {
     "sqfstar": "squashfs-tools",
     "mke2fs": "e2fsprogs",
 }
+KERNEL = "linux-image-cloud-amd64"  # the package of the guests' kernel
 _FOLDERS = ("usr/bin", "usr/sbin", "sbin", "bin", "usr/local/bin", "usr/lib/qemu")
 _LIBRARIES = ("usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu")
 
@@ -25,7 +26,7 @@ class ToolMissing(BackendError):
 
 
 @dataclass(frozen=True, slots=True)
-class Tools:
+class QemuTools:
     """Programs below ``root``, else those of the system."""
 
     root: Path

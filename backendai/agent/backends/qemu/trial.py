@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from backendai.agent.backends.base import BackendError
 from backendai.agent.backends.qemu.boot import BootFiles
-from backendai.agent.backends.qemu.command import KVM, TCG, Shape, trial_command
-from backendai.agent.backends.qemu.tools import Tools
+from backendai.agent.backends.qemu.command import KVM, TCG, GuestShape, trial_command
+from backendai.agent.backends.qemu.tools import QemuTools
 from backendai.base.process.slowness import allowed
 
 TRIAL_SECONDS = 8.0
@@ -35,7 +35,7 @@ class AccelerationTest:
 class Acceleration:
     """The acceleration of one agent's guests. ``asked``: auto, kvm or tcg."""
 
-    def __init__(self, asked: str, tools: Tools, files: Callable[[], BootFiles]) -> None:
+    def __init__(self, asked: str, tools: QemuTools, files: Callable[[], BootFiles]) -> None:
         self._asked, self._tools, self._files = asked, tools, files
         self._trying = threading.Lock()
         self._known: AccelerationTest | None = None
@@ -68,7 +68,7 @@ class Acceleration:
 
     def _boot(self) -> str:
         """Boot a guest that powers off at once; returns the fault, empty if there is none."""
-        command = trial_command(Shape(_MEMORY, 1, KVM), self._tools, self._files())
+        command = trial_command(GuestShape(_MEMORY, 1, KVM), self._tools, self._files())
         longest = allowed(TRIAL_SECONDS)
         try:
             done = subprocess.run(

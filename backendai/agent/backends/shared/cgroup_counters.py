@@ -6,23 +6,12 @@ This takes microseconds, where asking the engine takes milliseconds, and keeps n
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from backendai.agent.backends.base import KernelReading
 
 MOUNT = Path("/sys/fs/cgroup")
 _V1 = {"cpuacct": "cpuacct.usage", "memory": "memory.usage_in_bytes", "blkio": "blkio.throttle.io_service_bytes"}
-
-
-@dataclass(frozen=True, slots=True)
-class Counters:
-    """Processor seconds, bytes of memory without reclaimable cache, programs that were ended at the memory limit, and
-    bytes of disk I/O. None: the controller is missing."""
-
-    cpu_seconds: float | None = None
-    mem_bytes: int | None = None
-    io_read: int | None = None
-    io_write: int | None = None
-    memory_kills: int | None = None
 
 
 def memory_kills(folder: Path) -> int | None:
@@ -45,14 +34,14 @@ def folders_of(pid: int, *, proc: Path = Path("/proc"), mount: Path = MOUNT) -> 
     return found
 
 
-def read(folders: Mapping[str, Path]) -> Counters | None:
-    """Return the counters; None if the group no longer exists."""
+def read(run: str, folders: Mapping[str, Path]) -> KernelReading | None:
+    """Return the measurement of a run, without its network; None if the group no longer exists."""
     if not any(folder.is_dir() for folder in folders.values()):
         return None
     unified = folders.get("")
     if unified is not None and (unified / "cpu.stat").exists():
-        return _read_unified(unified)
-    return _read_each(folders)
+        return _read_unified(run, unified)
+    return _read_each(run, folders)
 
 
 def network_bytes(pid: int, *, proc: Path = Path("/proc")) -> tuple[int, int] | None:
@@ -69,13 +58,14 @@ def network_bytes(pid: int, *, proc: Path = Path("/proc")) -> tuple[int, int] | 
     return received, sent
 
 
-def _read_unified(folder: Path) -> Counters:
+def _read_unified(run: str, folder: Path) -> KernelReading:
     used = _pairs(_lines(folder / "cpu.stat")).get("usage_usec")
     memory = _number(folder / "memory.current")
     idle = _pairs(_lines(folder / "memory.stat")).get("inactive_file", 0)
     words = [word.partition("=") for line in _lines(folder / "io.stat") for word in line.split()[1:]]
     has_io = (folder / "io.stat").exists()
-    return Counters(
+    return KernelReading(
+        run=run,
         cpu_seconds=None if used is None else used / 1e6,
         mem_bytes=None if memory is None else max(memory - idle, 0),
         io_read=sum(int(value) for name, _, value in words if name == "rbytes") if has_io else None,
@@ -84,14 +74,15 @@ def _read_unified(folder: Path) -> Counters:
     )
 
 
-def _read_each(folders: Mapping[str, Path]) -> Counters:
+def _read_each(run: str, folders: Mapping[str, Path]) -> KernelReading:
     """Return the counters of version 1, which has a hierarchy for each controller. Written bytes are unknown, as
     version 1 charges writes through the page cache to the root group."""
     used = _number(folders["cpuacct"] / _V1["cpuacct"]) if "cpuacct" in folders else None
     memory = _number(folders["memory"] / _V1["memory"]) if "memory" in folders else None
     idle = _pairs(_lines(folders["memory"] / "memory.stat")).get("total_inactive_file", 0) if "memory" in folders else 0
     blocks = _blocks(folders["blkio"]) if "blkio" in folders else None
-    return Counters(
+    return KernelReading(
+        run=run,
         cpu_seconds=None if used is None else used / 1e9,
         mem_bytes=None if memory is None else max(memory - idle, 0),
         io_read=None if blocks is None else blocks.get("Read", 0),

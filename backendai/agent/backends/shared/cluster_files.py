@@ -14,7 +14,7 @@ from pathlib import Path
 
 from backendai.agent.backends.base import SH
 from backendai.base.core.ssh_keys import key_of, private_text, public_text
-from backendai.base.wire.cluster_access import SSH_PORT, ClusterKeys, Peer
+from backendai.base.wire.cluster_network import SSH_PORT, ClusterKeys, Peer
 from backendai.base.wire.messages import HomeFile, KernelSpec
 
 CLIENT, SERVER = "/usr/bin/ssh", "/usr/sbin/sshd"
@@ -48,7 +48,7 @@ exec "$shell" -l
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class ClusterAccess:
     """The paths of these files in a backend's kernels. ``folder``: their folder. ``kept``: the file for a kernel's
     variables. ``no_ssh``: the reason why kernels cannot log in to each other; empty: they can."""
 
@@ -57,7 +57,7 @@ class Access:
     no_ssh: str = ""
 
 
-def write_cluster(folder: Path, spec: KernelSpec, access: Access, *, owner: int | None) -> None:
+def write_cluster(folder: Path, spec: KernelSpec, access: ClusterAccess, *, owner: int | None) -> None:
     """Write the files of a cluster session into the folder; does nothing for other sessions. ``owner``: the kernel's
     user; None: the current user. Raises OSError."""
     if spec.keys is None:
@@ -69,7 +69,7 @@ def write_cluster(folder: Path, spec: KernelSpec, access: Access, *, owner: int 
         _write_ssh(folder / _SSH, spec, spec.keys, access, owner)
 
 
-def cluster_environ(spec: KernelSpec, access: Access) -> dict[str, str]:
+def cluster_environ(spec: KernelSpec, access: ClusterAccess) -> dict[str, str]:
     """Return the variables that name the host files for Open MPI and MPICH; none for a single kernel."""
     if spec.keys is None:
         return {}
@@ -80,14 +80,14 @@ def cluster_environ(spec: KernelSpec, access: Access) -> dict[str, str]:
     }
 
 
-def with_ssh(spec: KernelSpec, access: Access, command: list[str]) -> list[str]:
+def with_ssh(spec: KernelSpec, access: ClusterAccess, command: list[str]) -> list[str]:
     """Return the command, preceded by a start of ``sshd`` in cluster sessions whose image has it."""
     if spec.keys is None or access.no_ssh:
         return command
     return [SH, "-c", _SERVE, "cluster", access.folder, access.kept, *command]
 
 
-def access_files(spec: KernelSpec, access: Access) -> Iterator[HomeFile]:
+def access_files(spec: KernelSpec, access: ClusterAccess) -> Iterator[HomeFile]:
     """Yield the files of the kernel's home: the spec's, and in cluster sessions an SSH configuration that takes
     precedence over the user's."""
     if spec.keys is None or access.no_ssh:
@@ -116,7 +116,7 @@ def lacking_here(*, has_accounts: bool) -> str:
     return lacking([path.name for path in (Path(CLIENT), Path(SERVER)) if not path.exists()], what="This machine")
 
 
-def _write_ssh(ssh: Path, spec: KernelSpec, keys: ClusterKeys, access: Access, owner: int | None) -> None:
+def _write_ssh(ssh: Path, spec: KernelSpec, keys: ClusterKeys, access: ClusterAccess, owner: int | None) -> None:
     ssh.mkdir(exist_ok=True)
     ssh.chmod(0o755)
     login, host = key_of(keys.login), key_of(keys.host)
@@ -135,7 +135,7 @@ def _described(peer: Peer) -> dict[str, object]:
     return told | ({"address": peer.address} if peer.address else {})
 
 
-def _client_config(spec: KernelSpec, access: Access) -> str:
+def _client_config(spec: KernelSpec, access: ClusterAccess) -> str:
     names = " ".join(peer.hostname for peer in spec.peers)
     return _lines(
         (
@@ -169,7 +169,7 @@ def _is_native(peer: Peer) -> bool:
     return peer.ssh_port != SSH_PORT  # a native kernel has no network of its own, and so another port
 
 
-def _server_config(spec: KernelSpec, access: Access) -> str:
+def _server_config(spec: KernelSpec, access: ClusterAccess) -> str:
     own = next((peer for peer in spec.peers if peer.hostname == spec.hostname), Peer(hostname=spec.hostname))
     is_alone_here = _is_native(own) and not any(peer.address for peer in spec.peers)
     return _lines(

@@ -13,7 +13,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from backendai.agent.backends.base import SH, TOOLS
-from backendai.agent.backends.shared.cluster_files import Access, access_files
+from backendai.agent.backends.shared.cluster_files import ClusterAccess, access_files, with_ssh
+from backendai.base.core.slots import Slots
 from backendai.base.paths.home_paths import BOOTSTRAP, BOOTSTRAP_PENDING
 from backendai.base.paths.mount_targets import below_home
 from backendai.base.wire.messages import HomeFile, KernelSpec
@@ -22,7 +23,7 @@ BOOTSTRAP_SECONDS = 300
 _PRIVATE = ".ssh"
 
 # The main process of a kernel without a program. Argument: the first line of its log.
-STAY = f'printf "%s\\n" "$1"; {TOOLS}; exec sleep infinity'
+_STAY = f'printf "%s\\n" "$1"; {TOOLS}; exec sleep infinity'
 
 # Arguments: the home folder, the time limit in seconds, and the command to execute.
 _RUN = rf"""
@@ -65,7 +66,7 @@ exec "$@"
 
 
 def fill_home(
-    home: Path, spec: KernelSpec, *, owner: int | None, open_to_all: bool = False, access: Access | None = None
+    home: Path, spec: KernelSpec, *, owner: int | None, open_to_all: bool = False, access: ClusterAccess | None = None
 ) -> None:
     """Write the spec's files into a new home folder, and create the mount points in it.
 
@@ -90,7 +91,18 @@ def after_bootstrap(spec: KernelSpec, home: str, command: list[str]) -> list[str
     return [SH, "-c", _RUN, "bootstrap", home, str(BOOTSTRAP_SECONDS), *command]
 
 
-def home_files(spec: KernelSpec, access: Access | None = None) -> Iterable[HomeFile]:
+def main_command(spec: KernelSpec, home: str, access: ClusterAccess | None = None, *, shell: str = SH) -> list[str]:
+    """Return the command of the main process: the user's, or a banner followed by an endless sleep. The start of
+    ``sshd`` and the bootstrap script precede it where the kernel has them. ``home``: in the kernel."""
+    command = [shell, "-c", spec.command]
+    if not spec.runs_program:
+        slots = Slots.parse(spec.slots).describe()
+        banner = f"Session {spec.session_name} on {spec.hostname}: {spec.image}, {slots}"
+        command = [SH, "-c", _STAY, "backendai", banner]
+    return after_bootstrap(spec, home, with_ssh(spec, access, command) if access else command)
+
+
+def home_files(spec: KernelSpec, access: ClusterAccess | None = None) -> Iterable[HomeFile]:
     """Yield the files of the kernel's new home, including the bootstrap script."""
     yield from access_files(spec, access) if access else spec.files
     if spec.bootstrap:

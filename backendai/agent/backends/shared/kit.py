@@ -14,10 +14,15 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from backendai.agent.backends.base import SH
+from backendai.agent.backends.guest_host import INSIDE as GUEST_INSIDE
+from backendai.agent.backends.guest_host import PROGRAM
+from backendai.agent.backends.shared.home import WAIT
 from backendai.agent.backends.shared.trees import remove_tree
+from backendai.base.paths.mount_targets import HOME as WORKDIR
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +55,25 @@ export TERMINFO_DIRS="${{TERMINFO_DIRS:-/etc/terminfo:/usr/share/terminfo:{_HERE
 export LOCPATH={_HERE}/locale
 set -- -u -f {_HERE}/tmux.conf "$@"
 """
+
+
+_RUNTIME = "ai.backend.runtime-path"
+# Uses the image's interpreter, else the first Python found, else the kit's.
+_LAUNCH_GUEST = f"""
+for python in "$1" python3 python; do
+  case "$python" in *python*) ;; *) continue ;; esac
+  command -v "$python" >/dev/null 2>&1 && "$python" -I -S -c "$2" || continue
+  exec "$python" -I -S {GUEST_INSIDE}/{PROGRAM} serve {GUEST_INSIDE}
+done
+exec {_HERE}/python3 -I -S {GUEST_INSIDE}/{PROGRAM} serve {GUEST_INSIDE}
+""".strip()
+IS_NEW_ENOUGH = "import sys; sys.exit(sys.version_info < (3, 8))"
+
+
+def guest_command(labels: Mapping[str, str]) -> list[str]:
+    """Return the command that starts the guest agent in a kernel of an image with these labels."""
+    launch = [SH, "-c", _LAUNCH_GUEST, "guest", labels.get(_RUNTIME, ""), IS_NEW_ENOUGH]
+    return [SH, "-c", WAIT, "wait", WORKDIR, *launch]
 
 
 class Kit:

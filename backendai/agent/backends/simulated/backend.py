@@ -27,6 +27,7 @@ from backendai.agent.backends.base import (
     ImageNotFound,
     KernelEvent,
     KernelGone,
+    KernelReading,
     Progress,
     SavedImage,
     StaleGeneration,
@@ -34,19 +35,23 @@ from backendai.agent.backends.base import (
     StartFailed,
     Terminal,
 )
-from backendai.agent.backends.readings import Reading
-from backendai.agent.backends.service_host import ServiceHost, ServiceSource
-from backendai.agent.backends.shared.loopback import address_of
-from backendai.agent.backends.simulated.guest import SimulatedGuests
-from backendai.agent.backends.simulated.kernel import Journal, SimulatedKernel, duration_of, ending_of, serving_port
+from backendai.agent.backends.service_host import ServiceHost, ServiceSource, address_of
+from backendai.agent.backends.simulated.guests import SimulatedGuests
 from backendai.agent.backends.simulated.kernel import SimulatedDurations as SimulatedDurations
+from backendai.agent.backends.simulated.kernel import (
+    SimulatedJournal,
+    SimulatedKernel,
+    duration_of,
+    ending_of,
+    load_of,
+    serving_port,
+)
 from backendai.agent.backends.simulated.terminal import EchoTerminal
 from backendai.agent.backends.simulated.usage import reading_of
 from backendai.base.core.slots import Slots
 from backendai.base.wire.capabilities import Capability
-from backendai.base.wire.commits import CommitSpec
+from backendai.base.wire.images import CommitSpec, RegistryAccess
 from backendai.base.wire.messages import ImageSighting, KernelSighting, KernelSpec, Note
-from backendai.base.wire.pulls import RegistryAccess
 
 _LONGEST_SLEEP, _LARGEST = 600.0, 16 * 2**20
 
@@ -162,7 +167,7 @@ class SimulatedBackend(Imaging, Committing, Streaming, Measuring):
     ) -> None:
         self._deployment, self._capacity, self._images = deployment, capacity, list(images)
         self._pace, self._clock = pace or SimulatedDurations(), clock
-        self._journal = Journal(journal)
+        self._journal = SimulatedJournal(journal)
         self._kernels = {key: one for key, one in self._journal.load().items() if one.deployment == deployment}
         self._terminals: dict[UUID, set[EchoTerminal]] = {}
         self._changed = threading.Condition()
@@ -276,7 +281,7 @@ class SimulatedBackend(Imaging, Committing, Streaming, Measuring):
             now = self._clock()
             return [kernel.sighting(now) for kernel in self._kernels.values() if kernel.began(now)]
 
-    def readings(self, kernels: Sequence[KernelSighting]) -> dict[UUID, Reading]:
+    def readings(self, kernels: Sequence[KernelSighting]) -> dict[UUID, KernelReading]:
         with self._changed:
             now = self._clock()
             here = (self._kernels.get(kernel.kernel_id) for kernel in kernels)
@@ -345,6 +350,7 @@ class SimulatedBackend(Imaging, Committing, Streaming, Measuring):
                 slots=spec.slots,
                 devices=spec.devices,
                 serves_port=serving_port(spec),
+                load=load_of(spec),
             )
         )
 

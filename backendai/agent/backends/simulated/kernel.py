@@ -17,6 +17,7 @@ STOPPED = 143  # the exit code after SIGTERM
 _LINES_KEPT = 10_000
 _ROUNDING = 1e-3  # floats of seconds since the epoch are not exact
 _SLEEP = re.compile(r"\bsleep\s+(\d+(?:\.\d+)?)")
+_NUMBER = re.compile(r"\d{1,7}(\.\d{1,6})?")
 _EXIT = re.compile(r"\bexit\s+(\d{1,3})")
 _STARVED = re.compile(r"\bout-of-memory\b")
 
@@ -50,6 +51,7 @@ class SimulatedKernel:
     devices: dict[str, dict[str, str]] = field(default_factory=dict)
     serves_port: int = 0
     is_starved: bool = False  # a process of it was killed at its memory limit
+    load: float | None = None  # how busy it is, 0 to 1; None: by chance
 
     def ends_at(self) -> float:
         """Return the time of the kernel's end; infinity if it has no end."""
@@ -108,10 +110,12 @@ class SimulatedKernel:
 
 
 def duration_of(spec: KernelSpec, batch_seconds: float) -> float | None:
-    """Return the main process's duration in seconds: the sleeps in its command, else ``batch_seconds``; None:
-    endless."""
+    """Return the main process's duration in seconds: SIMULATED_SECONDS, the sleeps in its command, else
+    ``batch_seconds``; None: endless."""
     if not spec.runs_program or (serving_port(spec) and not _EXIT.search(spec.command)):
         return None
+    if (told := _number(spec, "SIMULATED_SECONDS")) is not None:
+        return told
     sleeps = [float(seconds) for seconds in _SLEEP.findall(spec.command)]
     return sum(sleeps) if sleeps or _EXIT.search(spec.command) else batch_seconds
 
@@ -128,7 +132,18 @@ def ending_of(spec: KernelSpec) -> dict[str, Any]:
     return {"exit_code": int(named[1]) if named else 0, "is_starved": bool(_STARVED.search(spec.command))}
 
 
-class Journal:
+def load_of(spec: KernelSpec) -> float | None:
+    """Return the load of SIMULATED_LOAD, 0 to 1; None without it."""
+    told = _number(spec, "SIMULATED_LOAD")
+    return None if told is None else min(told, 1.0)
+
+
+def _number(spec: KernelSpec, name: str) -> float | None:
+    told = spec.environ.get(name, "")
+    return float(told) if _NUMBER.fullmatch(told) else None
+
+
+class SimulatedJournal:
     """An append-only file with a line for each change of a kernel. Without a path nothing is saved."""
 
     def __init__(self, path: Path | None) -> None:

@@ -8,6 +8,7 @@ import contextlib
 import errno
 import filecmp
 import os
+import re
 import stat
 import struct
 from pathlib import Path
@@ -20,6 +21,8 @@ _PIECE = 256 * 1024
 _MOST_ENTRIES = 10_000
 _PAUSE_SECONDS = 10.0  # between two chunks of a refused upload
 _RAW = "//raw:"  # the prefix of paths that are not UTF-8
+_MOUNTINFO = "/proc/self/mountinfo"
+_ESCAPED = re.compile(rb"\\([0-7]{3})")
 
 
 class FileRefused(Exception):
@@ -53,6 +56,23 @@ def place_of(path: str) -> Path:
     if is_long or ".." in parts or "\0" in named:
         raise FileRefused("The path is not valid: name a file below the home folder, without '..'.", "bad-path")
     return home().joinpath(*parts)
+
+
+def mounts_below(place: Path) -> list[str]:
+    """Return the mount points at and below a path, which no operation on the home may touch. Empty for a symbolic link,
+    as deleting a link leaves its target."""
+    if place.is_symlink():
+        return []
+    real = os.path.realpath(place)
+    return [point for point in _points() if point == real or point.startswith(real.rstrip("/") + "/")]
+
+
+def _points() -> list[str]:
+    try:
+        fields = [line.split()[4] for line in Path(_MOUNTINFO).read_bytes().splitlines()]
+    except (OSError, IndexError):
+        return []
+    return [os.fsdecode(_ESCAPED.sub(lambda found: bytes([int(found[1], 8)]), field)) for field in fields]
 
 
 def etag_of(found: os.stat_result) -> str:

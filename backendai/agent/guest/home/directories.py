@@ -18,8 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from backendai.agent.guest.home.contents import FileRefused, etag_of, home, place_of
-from backendai.agent.guest.home.mounted import mounts_below
+from backendai.agent.guest.home.contents import FileRefused, etag_of, home, mounts_below, place_of
 
 MOST_SORTED = 20_000  # larger directories are listed by name only, without a stat of every file
 MOST_NAMES = 200_000

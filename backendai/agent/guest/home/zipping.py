@@ -16,8 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from backendai.agent.guest.home.contents import FileRefused, home, place_of, refused
-from backendai.agent.guest.home.mounted import mounts_below
+from backendai.agent.guest.home.contents import FileRefused, home, mounts_below, place_of, refused
 from backendai.base.paths.packing import Entry, LeftOut, Zip, free_name, gather, pack
 
 _PIECE, _LARGEST_CHUNK = 256 * 1024, 2**20

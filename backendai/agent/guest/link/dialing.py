@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from backendai.agent.guest.code.checking import Refused
-from backendai.agent.guest.leaving import gone
+from backendai.agent.guest.link.sockets import gone
 from backendai.base.process.slowness import allowed
 
 _MARK = "BACKENDAI_KERNEL_ID"

@@ -12,7 +12,7 @@ import struct
 import termios
 from typing import Any, cast
 
-from backendai.agent.guest.link import frames
+from backendai.base.wire import guest_frames as frames
 
 _PIECE = 64 * 1024
 _HEAD = 5

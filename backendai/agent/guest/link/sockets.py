@@ -1,13 +1,16 @@
-"""Short addresses for Unix sockets: an address is limited to 108 bytes, a path is not."""
+"""Unix sockets: short addresses, as one is limited to 108 bytes and a path is not; and the end of the other side."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
+import select
 import socket
 from collections.abc import Iterator
 from pathlib import Path
 
+_LOOK_SECONDS = 1.0
 SOCKET = "agent.sock"  # its name in the folder that guest and agent share
 
 
@@ -48,3 +51,17 @@ def connect(path: Path, seconds: float | None = None, kind: socket.SocketKind = 
         connection.close()
         raise
     return connection
+
+
+async def gone(writer: asyncio.StreamWriter) -> None:
+    """Return when the other side has closed the connection.
+
+    The event loop detects that only while it reads, and nothing is read while a program or port does not accept input.
+    Polls once a second.
+    """
+    looking = select.poll()
+    looking.register(writer.get_extra_info("socket").fileno(), 0)  # poll always reports a hang-up
+    while True:
+        if looking.poll(0):
+            return
+        await asyncio.sleep(_LOOK_SECONDS)

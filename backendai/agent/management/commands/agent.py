@@ -23,6 +23,7 @@ from backendai.agent.settings.config import BACKENDS, NodeSettings, read_setting
 from backendai.agent.settings.credentials import load_credentials, lock_data
 from backendai.base.core.command_help import DJANGOS_OWN
 from backendai.base.core.errors import BackendAIError
+from backendai.base.process.json_logs import note_of_process
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +56,7 @@ class Command(BaseCommand):
         os.environ.pop("DJANGO_SETTINGS_MODULE", None)
         try:
             settings = read_settings(os.environ, options)
+            note_of_process(agent=settings.name)
             lock = lock_data(settings.data)
             runtime, broker, name = _assemble(settings)
         except BackendAIError as error:

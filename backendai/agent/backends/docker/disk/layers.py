@@ -37,7 +37,7 @@ _MOUNTS = Path("/proc/self/mounts")
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class WritableLayer:
     """A running kernel's layer. ``size`` and ``limit`` are bytes; ``files`` is 0 if they cannot be counted."""
 
     kernel_id: UUID
@@ -63,7 +63,7 @@ class Layer:
         return LimitExceeded(self.kernel_id, message, reason="layer-full")
 
 
-class Layers:
+class WritableLayers:
     """Measures the layers of running kernels, and calls ``homes``, in a thread.
 
     At most every 60 s, or every 5 s while less than half of ``reserve`` (percent of the disk at ``folder()``) is free
@@ -82,7 +82,7 @@ class Layers:
         self._engine, self._folder, self._reserve, self._homes = engine, folder, reserve, homes
         self._uppers: dict[str, Path | None] = {}
         self._measuring = threading.Lock()
-        self._over, self._near = list[LimitExceeded](), list[Layer]()
+        self._over, self._near = list[LimitExceeded](), list[WritableLayer]()
         self._homes_promised, self._promised = homes_promised, 0
         self._measured_at, self._took, self._free = -_PACE, 0.0, 0
 
@@ -118,7 +118,7 @@ class Layers:
                 fix="Ask the owners of these sessions to move large files to the home folder or to delete them.",
             )
 
-    def measure(self) -> list[Layer]:
+    def measure(self) -> list[WritableLayer]:
         """Return the layers of running kernels with a limit, largest first. Walks through each layer. Raises
         BackendError."""
         by_hand = self._engine.socket_path is not None and os.geteuid() == 0
@@ -193,6 +193,6 @@ def _limit_of(entry: Mapping[str, Any]) -> int:
     return int(limit) if limit.isdigit() else 0
 
 
-def _layer(entry: Mapping[str, Any], upper: Path | None) -> Layer:
+def _layer(entry: Mapping[str, Any], upper: Path | None) -> WritableLayer:
     size, files = (bytes_under(upper), files_under(upper)) if upper else (int(entry.get("SizeRw") or 0), 0)
-    return Layer(UUID(entry["Labels"][f"{PREFIX}kernel"]), size, files, _limit_of(entry))
+    return WritableLayer(UUID(entry["Labels"][f"{PREFIX}kernel"]), size, files, _limit_of(entry))

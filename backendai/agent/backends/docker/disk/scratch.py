@@ -21,10 +21,10 @@ from uuid import UUID
 from backendai.agent.backends.base import LimitExceeded
 from backendai.agent.backends.docker.disk.loop import OPTION, mount_loop
 from backendai.agent.backends.shared.authorities import write_authorities
-from backendai.agent.backends.shared.cluster_files import Access
+from backendai.agent.backends.shared.cluster_files import ClusterAccess
 from backendai.agent.backends.shared.home import fill_home
 from backendai.agent.backends.shared.kit import Kit
-from backendai.agent.backends.shared.trees import bytes_under, remove_tree
+from backendai.agent.backends.shared.trees import bytes_under, ids_in, remove_tree
 from backendai.base.core.slots import format_size
 from backendai.base.wire.messages import KernelSpec
 from backendai.base.wire.usage import HomeLook
@@ -150,7 +150,7 @@ class Scratch:
 
     def sweep(self, live: set[UUID]) -> None:
         """Delete the folders of kernels that are not in ``live``."""
-        for kernel_id in self._known() - live:
+        for kernel_id in ids_in(self.root) - live:
             self.remove(kernel_id)
 
     def over_limit(self) -> list[tuple[UUID, int, int]]:
@@ -205,15 +205,6 @@ class Scratch:
     def _path(self, kernel_id: UUID, suffix: str = "") -> Path:
         return self.root / f"{kernel_id}{suffix}"
 
-    def _known(self) -> set[UUID]:
-        known = set()
-        for path in self.root.iterdir() if self.root.is_dir() else ():
-            try:
-                known.add(UUID(path.name.partition(".")[0]))
-            except ValueError:
-                continue
-        return known
-
     def _mount(self, folder: Path, image: Path, limit: int) -> bool:
         """Mount a file system of this size; returns False if no loop device is free."""
         if not image.exists():  # the image still exists after a restart of the machine
@@ -251,7 +242,7 @@ class Scratch:
         return blank
 
 
-def fill_for(spec: KernelSpec, access: Access) -> Fill:
+def fill_for(spec: KernelSpec, access: ClusterAccess) -> Fill:
     """Return a function that writes the spec's files into a new home, as the kernel's user if possible."""
     root = os.geteuid() == 0
     return lambda home: fill_home(home, spec, owner=OWNER if root else None, open_to_all=not root, access=access)

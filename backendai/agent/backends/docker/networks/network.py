@@ -14,7 +14,7 @@ from uuid import UUID
 from docker.errors import APIError, NotFound
 
 from backendai.agent.backends.base import StartFailed
-from backendai.agent.backends.docker.engine import PREFIX, Engine, said
+from backendai.agent.backends.docker.engine import PREFIX, Engine, words_of
 from backendai.agent.backends.docker.networks import cluster as docker_cluster
 from backendai.base.wire.cluster_network import DEFAULT_POOL, ClusterNetwork, gateway_address, kernel_address
 from backendai.base.wire.messages import KernelSpec
@@ -27,7 +27,7 @@ _SHARED_BITS, _SESSION_BITS = 22, 26  # a Linux bridge has at most 1024 ports; s
 _SETTLING_SECONDS = 60.0
 
 
-class Networks:
+class DockerNetworks:
     """Creates and removes one deployment's networks, with addresses from ``pool``, as the engine has too few."""
 
     def __init__(self, engine: Engine, pool: str | None) -> None:
@@ -83,7 +83,7 @@ class Networks:
                 try:
                     self._remove(network["Id"])
                 except APIError as error:
-                    logger.warning("network %s cannot be removed now: %s", network["Name"], said(error))
+                    logger.warning("network %s cannot be removed now: %s", network["Name"], words_of(error))
         docker_cluster.sweep()
 
     def remove_shared(self) -> None:
@@ -131,11 +131,7 @@ class Networks:
         )
 
     def _exists(self, name: str) -> bool:
-        try:
-            self._engine.client.inspect_network(name)
-        except NotFound:
-            return False
-        return True
+        return self._gateway_of(name) is not None
 
     def _gateway_of(self, name: str) -> str | None:
         """Return this machine's address in a network; None if the network does not exist."""

@@ -27,7 +27,7 @@ NO_ACCESS = "kubernetes-access"
 
 
 @dataclass(frozen=True)
-class Access:
+class ApiAccess:
     """``token`` is called for every request and may return "". ``inside``: this process runs in the cluster."""
 
     server: str
@@ -42,7 +42,7 @@ class Access:
         return {"Authorization": f"Bearer {token}"} if token else {}
 
 
-def find_access(kubeconfig: Path | None, context: str = "", *, environ: Mapping[str, str] = os.environ) -> Access:
+def find_access(kubeconfig: Path | None, context: str = "", *, environ: Mapping[str, str] = os.environ) -> ApiAccess:
     """Return the access from the configured kubeconfig, else the pod's service account, else the default kubeconfig.
     Raises BackendError with the reason."""
     if kubeconfig is None and (_ACCOUNT / "token").exists() and environ.get("KUBERNETES_SERVICE_HOST"):
@@ -61,10 +61,10 @@ def find_access(kubeconfig: Path | None, context: str = "", *, environ: Mapping[
         ) from error
 
 
-def _of_pod(environ: Mapping[str, str]) -> Access:
+def _of_pod(environ: Mapping[str, str]) -> ApiAccess:
     host, port = environ["KUBERNETES_SERVICE_HOST"], environ.get("KUBERNETES_SERVICE_PORT", "443")
     host = f"[{host}]" if ":" in host else host
-    return Access(
+    return ApiAccess(
         f"https://{host}:{port}",
         (_ACCOUNT / "namespace").read_text().strip(),
         ssl.create_default_context(cafile=str(_ACCOUNT / "ca.crt")),
@@ -73,12 +73,12 @@ def _of_pod(environ: Mapping[str, str]) -> Access:
     )
 
 
-def _of_file(said: Any, folder: Path, context: str) -> Access:
+def _of_file(said: Any, folder: Path, context: str) -> ApiAccess:
     name = context or said.get("current-context") or ""
     chosen = _named(said, "contexts", name, "context")
     cluster = _named(said, "clusters", chosen["cluster"], "cluster")
     user = _named(said, "users", chosen["user"], "user")
-    return Access(
+    return ApiAccess(
         str(cluster["server"]).rstrip("/"),
         str(chosen.get("namespace") or ""),
         _tls(cluster, user, folder) if str(cluster["server"]).startswith("https") else None,

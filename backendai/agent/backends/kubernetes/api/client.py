@@ -10,15 +10,16 @@ import json
 import random
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote, urlencode
 
 import urllib3
 
 from backendai.agent.backends.base import BackendError
-from backendai.agent.backends.kubernetes.api.access import Access
+from backendai.agent.backends.kubernetes.api.access import ApiAccess
 
 UNREACHABLE = "engine-unreachable"
 CALL_SECONDS = 30.0
@@ -42,7 +43,7 @@ class ApiError(BackendError):
 class Api:
     """One namespace of an API server. Thread-safe. ``requests`` counts the requests."""
 
-    def __init__(self, access: Access, namespace: str) -> None:
+    def __init__(self, access: ApiAccess, namespace: str) -> None:
         self.access, self.namespace, self.requests = access, namespace, 0
         self._pool = urllib3.PoolManager(
             num_pools=2,
@@ -81,6 +82,16 @@ class Api:
                 break
             time.sleep(pause)
         return _answer(response)
+
+    def delete(
+        self, kind: str, name: str, body: Any = None, *, group: str = "", but: Collection[int] = (HTTPStatus.NOT_FOUND,)
+    ) -> None:
+        """Delete an object; does nothing if it is gone. ``but``: answers that are no errors. Raises like ``ask``."""
+        try:
+            self.ask("DELETE", self.path(kind, name, group=group), body)
+        except ApiError as error:
+            if error.status not in but:
+                raise
 
     @contextmanager
     def lines(self, path: str, query: Mapping[str, Any], *, silence: float) -> Iterator[Iterator[dict[str, Any]]]:

@@ -27,7 +27,7 @@ _IN, _OUT, _ERR, _STATUS, _RESIZE = range(5)
 _GONE = "This kernel does not run any more."
 
 
-class Command:
+class PodCommand:
     """A command that runs in a container. It outlives its stream: the caller ends it before disconnecting."""
 
     def __init__(self, session: aiohttp.ClientSession, socket: aiohttp.ClientWebSocketResponse) -> None:
@@ -69,13 +69,15 @@ class Command:
         await self._session.close()
 
 
-async def run_command(api: Api, pod: str, command: Sequence[str], *, stdin: bool = False, tty: bool = False) -> Command:
+async def run_command(
+    api: Api, pod: str, command: Sequence[str], *, stdin: bool = False, tty: bool = False
+) -> PodCommand:
     """Start a command in a pod's main container and return it. Raises KernelGone, BackendError."""
     query = [("container", MAIN), ("stdout", "1"), *(("command", word) for word in command)]
     query += [("stdin", "1")] if stdin else []
     query += [("tty", "1")] if tty else [("stderr", "1")]
     path = api.path("pods", pod, "exec")
-    return Command(*await _connect(api, api.address(path, query), "v4.channel.k8s.io"))
+    return PodCommand(*await _connect(api, api.address(path, query), "v4.channel.k8s.io"))
 
 
 def output_of(

@@ -43,7 +43,7 @@ class Policies:
                 self._put(wanted)
             over = {name for name, one in found.items() if sessions is not None and self._is_over(one, sessions)}
             for name in over:
-                self._delete(name)
+                self._api.delete("networkpolicies", name, group=_GROUP)
             self._there = {self._name, *found} - over
             self._made_at = {name: at for name, at in self._made_at.items() if name not in over}
             self._fault = ""
@@ -111,13 +111,6 @@ class Policies:
                 raise
             path = self._api.path("networkpolicies", name, group=_GROUP)
             self._api.ask("PATCH", path, body, content=MERGE_PATCH)
-
-    def _delete(self, name: str) -> None:
-        try:
-            self._api.ask("DELETE", self._api.path("networkpolicies", name, group=_GROUP))
-        except ApiError as error:
-            if error.status != 404:
-                raise
 
 
 def _mark_of(text: str) -> str:

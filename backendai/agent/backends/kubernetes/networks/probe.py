@@ -16,8 +16,9 @@ from uuid import uuid4
 
 from backendai.agent.backends.base import SH, BackendError
 from backendai.agent.backends.kubernetes.api.client import Api
-from backendai.agent.backends.kubernetes.api.names import KERNEL, MAIN, PART, SESSION, AgentIdentity
+from backendai.agent.backends.kubernetes.api.names import KERNEL, PART, SESSION, AgentIdentity
 from backendai.agent.backends.kubernetes.networks.policies import Policies
+from backendai.agent.backends.kubernetes.pod import helper_pod
 from backendai.agent.backends.kubernetes.state import is_over, main_state, runs
 from backendai.agent.settings.kubernetes import PoolSettings
 from backendai.base.wire.messages import Note
@@ -28,7 +29,6 @@ _SECONDS, _LOOK_SECONDS = 90.0, 1.0
 _PORT = 9000
 _LISTEN = f"while :; do echo here | nc -l -p {_PORT}; done"
 _TRY = f'for n in 1 2 3 4 5; do nc -w 2 "$0" {_PORT} </dev/null | grep -q here && exit 0; sleep 1; done; exit 1'
-_FEW = {"cpu": "1m", "memory": "16Mi"}
 Pod = dict[str, Any]
 
 
@@ -72,7 +72,7 @@ class Probe:
             self.verdict = "the trial failed, see the agent's log"
         for name in names:
             with contextlib.suppress(BackendError):  # a sweep deletes the rest
-                self._api.ask("DELETE", self._api.path("pods", name), {"gracePeriodSeconds": 0})
+                self._api.delete("pods", name, {"gracePeriodSeconds": 0})
 
     def _try(self, listens: str, friend: str, stranger: str) -> str:
         session = str(uuid4())
@@ -100,22 +100,7 @@ class Probe:
         return None
 
     def _make(self, name: str, session: str, command: list[str]) -> None:
-        labels = {**self._settings.labels, **self._ours.labels(), PART: "probe", KERNEL: str(uuid4()), SESSION: session}
-        container = {
-            "name": MAIN,
-            "image": self._settings.probe_image,
-            "command": command,
-            "resources": {"requests": _FEW, "limits": _FEW},
-            "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
-        }
-        spec = {
-            "restartPolicy": "Never",
-            "automountServiceAccountToken": False,
-            "terminationGracePeriodSeconds": 0,
-            "nodeSelector": dict(self._settings.nodes),
-            "tolerations": [dict(one) for one in self._settings.tolerations],
-            "securityContext": {"runAsUser": 1000, "runAsNonRoot": True},
-            "containers": [container],
-        }
-        body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels}, "spec": spec}
+        labels = {**self._ours.labels(), PART: "probe", KERNEL: str(uuid4()), SESSION: session}
+        main = {"image": self._settings.probe_image, "command": command}
+        body = helper_pod(name, self._settings, labels, main, nodes=self._settings.nodes)
         self._api.ask("POST", self._api.path("pods"), body)

@@ -22,7 +22,7 @@ Find = Callable[[str, str], Sequence[str]]
 _SILENT = "The virtual machine does not answer: {error}"
 
 
-class Refused(BackendError):
+class ChannelRefused(BackendError):
     """The guest refuses to open the stream; ``number``: an errno."""
 
     def __init__(self, number: int) -> None:
@@ -30,7 +30,7 @@ class Refused(BackendError):
         self.number = number
 
 
-class MachineTerminal(Terminal):
+class QemuTerminal(Terminal):
     """A pseudo-terminal in the guest; closing the connection hangs it up."""
 
     def __init__(
@@ -65,12 +65,12 @@ class MachineTerminal(Terminal):
         self._reader.feed_eof()
 
 
-async def open_terminal(folder: Path, words: Sequence[str], *, find: Find, rows: int, cols: int) -> MachineTerminal:
+async def open_terminal(folder: Path, words: Sequence[str], *, find: Find, rows: int, cols: int) -> QemuTerminal:
     """Return a terminal with a program in it. ``find`` returns the command that searches for a text. Raises
     BackendError."""
     connection, number = await asyncio.to_thread(open_stream, folder, "p", [str(rows), str(cols), *words])
     connection.setblocking(False)
-    return MachineTerminal(folder, await asyncio.open_connection(sock=connection), number, find)
+    return QemuTerminal(folder, await asyncio.open_connection(sock=connection), number, find)
 
 
 def open_stream(folder: Path, letter: str, words: Sequence[str]) -> tuple[socket.socket, int]:
@@ -79,7 +79,7 @@ def open_stream(folder: Path, letter: str, words: Sequence[str]) -> tuple[socket
     try:
         said = _said(connection, {"open": letter, "words": list(words)})
         if "refused" in said:
-            raise Refused(int(said["refused"]))
+            raise ChannelRefused(int(said["refused"]))
         if "stream" not in said:
             raise BackendError(_SILENT, error=str(said.get("error", "it says nothing")))
     except BaseException:
@@ -101,7 +101,7 @@ def put_file(folder: Path, path: str, content: bytes) -> None:
     """Write a file in the guest atomically, as root. Raises BackendError."""
     try:
         connection, number = open_stream(folder, "w", [path, "644"])
-    except Refused as refusal:
+    except ChannelRefused as refusal:
         raise _not_written(path, refusal.number) from refusal
     with connection, contextlib.suppress(OSError, BackendError):  # the guest disconnects if it cannot write
         connection.sendall(content)

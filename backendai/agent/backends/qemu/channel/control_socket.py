@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from backendai.agent.backends.qemu.channel.frames import BadFrame
-from backendai.agent.backends.qemu.channel.mux import Mux, Refused, Stream
+from backendai.agent.backends.qemu.channel.mux import Mux, MuxStream, StreamRefused
 
 _LETTERS = "pxdtw"
 _DETACHED = "d"
@@ -60,7 +60,7 @@ class ControlSocket:
             if letter not in _LETTERS:
                 raise BadFrame(f"{letter!r} opens nothing")
             stream = await self._mux.open(letter, words)
-        except Refused as refusal:
+        except StreamRefused as refusal:
             writer.write(json.dumps({"refused": refusal.code}).encode() + b"\n")
             return
         except (BadFrame, TimeoutError) as error:
@@ -74,7 +74,7 @@ class ControlSocket:
         if letter != _DETACHED:
             await self._mux.join(stream, (reader, writer))
 
-    async def _remember(self, stream: Stream) -> None:
+    async def _remember(self, stream: MuxStream) -> None:
         await stream.ended.wait()
         self._codes[stream.number] = stream.code
         for oldest in list(self._codes)[:-_MOST_ENDED]:

@@ -19,7 +19,7 @@ _HEAD = struct.Struct("<BBHI")
 _CREDIT, _CODE, _SIZE = struct.Struct("<I"), struct.Struct("<i"), struct.Struct("<HH")
 
 
-class Kind(IntEnum):
+class FrameKind(IntEnum):
     """Types of frames, as in ``init/init.h``."""
 
     OPEN = 1
@@ -64,7 +64,7 @@ class Frame:
         return self.body.decode(errors="replace")
 
 
-class Decoder:
+class FrameDecoder:
     """Splits received bytes into frames."""
 
     def __init__(self) -> None:
@@ -91,22 +91,22 @@ def opening(stream: int, letter: str, words: Sequence[str]) -> Frame:
     body = letter.encode() + b"".join(word.encode() + b"\0" for word in words)
     if len(body) > LARGEST:
         raise BadFrame(f"the words have {len(body)} bytes; {LARGEST} are the most")
-    return Frame(Kind.OPEN, stream, body)
+    return Frame(FrameKind.OPEN, stream, body)
 
 
 def credit(stream: int, amount: int) -> Frame:
     """Return the frame that grants the other side more bytes."""
-    return Frame(Kind.CREDIT, stream, _CREDIT.pack(amount))
+    return Frame(FrameKind.CREDIT, stream, _CREDIT.pack(amount))
 
 
 def end(stream: int, code: int = 0) -> Frame:
     """Return the frame that ends a stream."""
-    return Frame(Kind.END, stream, _CODE.pack(code))
+    return Frame(FrameKind.END, stream, _CODE.pack(code))
 
 
 def size(stream: int, rows: int, columns: int) -> Frame:
     """Return the frame that sets the size of a terminal."""
-    return Frame(Kind.RESIZE, stream, _SIZE.pack(min(max(rows, 1), 65535), min(max(columns, 1), 65535)))
+    return Frame(FrameKind.RESIZE, stream, _SIZE.pack(min(max(rows, 1), 65535), min(max(columns, 1), 65535)))
 
 
 def pieces(data: bytes) -> Iterator[bytes]:

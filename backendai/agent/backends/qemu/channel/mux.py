@@ -15,9 +15,9 @@ from backendai.agent.backends.qemu.channel.frames import (
     LOG,
     WINDOW,
     BadFrame,
-    Decoder,
     Frame,
-    Kind,
+    FrameDecoder,
+    FrameKind,
     credit,
     end,
     opening,
@@ -34,7 +34,7 @@ _REFUSED, _GONE = errno.ECONNREFUSED, errno.EPIPE
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-class Refused(Exception):
+class StreamRefused(Exception):
     """The guest refuses to open the stream; ``code``: an errno, or a program's exit code."""
 
     def __init__(self, code: int) -> None:
@@ -42,7 +42,7 @@ class Refused(Exception):
         self.code = code
 
 
-class Stream:
+class MuxStream:
     """One stream that the guest serves."""
 
     def __init__(self, number: int) -> None:
@@ -64,7 +64,7 @@ class Mux:
 
     def __init__(self, log: Callable[[bytes], None], hear: Callable[[str], None], guest: Path) -> None:
         self._log, self._hear, self._guest = log, hear, guest
-        self._streams: dict[int, Stream] = {}
+        self._streams: dict[int, MuxStream] = {}
         self._next = 2
         self._unsent = bytearray()
         self._can_send = asyncio.Event()
@@ -75,7 +75,7 @@ class Mux:
     async def run(self, channel: socket.socket) -> None:
         """Serve the channel until the virtual machine closes it; closes it after a violation of the protocol."""
         channel.setblocking(False)
-        loop, decoder = asyncio.get_running_loop(), Decoder()
+        loop, decoder = asyncio.get_running_loop(), FrameDecoder()
         sending = asyncio.create_task(self._send_all(channel))
         try:
             while data := await loop.sock_recv(channel, 65536):
@@ -91,22 +91,22 @@ class Mux:
 
     def say(self, text: str) -> None:
         """Send a message to the guest's first process."""
-        self._send(Frame(Kind.SAY, 0, text.encode()))
+        self._send(Frame(FrameKind.SAY, 0, text.encode()))
 
     def resize(self, number: int, rows: int, columns: int) -> None:
         """Set an open terminal's size."""
         if number in self._streams:
             self._send(size(number, rows, columns))
 
-    def stream(self, number: int) -> Stream | None:
+    def stream(self, number: int) -> MuxStream | None:
         """Return an open stream; None if there is none."""
         return self._streams.get(number)
 
-    async def open(self, letter: str, words: Sequence[str]) -> Stream:
+    async def open(self, letter: str, words: Sequence[str]) -> MuxStream:
         """Open and return a stream. Raises Refused, BadFrame, and TimeoutError if the guest does not answer."""
         number, self._next = self._next, self._next + 2
         frame = opening(number, letter, words)
-        stream = self._streams[number] = Stream(number)
+        stream = self._streams[number] = MuxStream(number)
         self._send(frame)
         try:
             await asyncio.wait_for(stream.answered.wait(), _OPEN_SECONDS)
@@ -114,16 +114,16 @@ class Mux:
             self.close(stream)
             raise
         if not stream.is_open:
-            raise Refused(_GONE if stream.code is None else stream.code)
+            raise StreamRefused(_GONE if stream.code is None else stream.code)
         return stream
 
-    def close(self, stream: Stream) -> None:
+    def close(self, stream: MuxStream) -> None:
         """End a stream from this side."""
         if self._streams.pop(stream.number, None) is not None:
             self._send(end(stream.number))
             self._finish(stream, None)
 
-    async def join(self, stream: Stream, connection: Connection) -> None:
+    async def join(self, stream: MuxStream, connection: Connection) -> None:
         """Copy bytes both ways until stream or connection ends; closes both."""
         reader, writer = connection
         inwards = asyncio.create_task(self._inwards(stream, reader))
@@ -143,7 +143,7 @@ class Mux:
             self.close(stream)
             writer.close()
 
-    async def _inwards(self, stream: Stream, reader: asyncio.StreamReader) -> None:
+    async def _inwards(self, stream: MuxStream, reader: asyncio.StreamReader) -> None:
         with contextlib.suppress(OSError):
             while data := await reader.read(LARGEST):
                 while data:
@@ -154,10 +154,10 @@ class Mux:
                     stream.credit -= len(piece)
                     stream.passed += len(piece)
                     await self._has_sent.wait()
-                    self._send(Frame(Kind.DATA, stream.number, piece))
-        self._send(Frame(Kind.END_OF_INPUT, stream.number))
+                    self._send(Frame(FrameKind.DATA, stream.number, piece))
+        self._send(Frame(FrameKind.END_OF_INPUT, stream.number))
 
-    async def _outwards(self, stream: Stream, writer: asyncio.StreamWriter) -> None:
+    async def _outwards(self, stream: MuxStream, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
             while (piece := await stream.inbox.get()) is not None:
                 if not piece:  # the guest has closed its side; the other direction may stay open
@@ -170,18 +170,18 @@ class Mux:
                 self._send(credit(stream.number, len(piece)))
 
     def _take(self, frame: Frame) -> None:
-        if frame.kind == Kind.SAY:
+        if frame.kind == FrameKind.SAY:
             self._hear(frame.text)
             return
-        if frame.kind == Kind.OPEN:
+        if frame.kind == FrameKind.OPEN:
             if frame.stream in self._streams or frame.stream % 2 == 0 or len(self._calls) >= _MOST_CALLS:
                 raise BadFrame(f"a call on stream {frame.stream}")
-            stream = self._streams[frame.stream] = Stream(frame.stream)  # registered at once, as its data follows
+            stream = self._streams[frame.stream] = MuxStream(frame.stream)  # registered at once, as its data follows
             call = asyncio.create_task(self._call(stream))
             self._calls.add(call)
             call.add_done_callback(self._calls.discard)
             return
-        if frame.kind == Kind.DATA and not frame.body:
+        if frame.kind == FrameKind.DATA and not frame.body:
             raise BadFrame("no data")
         if frame.stream == LOG:
             self._take_log(frame)
@@ -189,39 +189,39 @@ class Mux:
         if frame.stream not in self._streams:
             return
         stream = self._streams[frame.stream]
-        if frame.kind == Kind.OPENED:
+        if frame.kind == FrameKind.OPENED:
             stream.is_open = True
             stream.answered.set()
-        elif frame.kind == Kind.DATA:
+        elif frame.kind == FrameKind.DATA:
             stream.unread += len(frame.body)
             if stream.unread > WINDOW:
                 raise BadFrame("more than was allowed")
             stream.inbox.put_nowait(frame.body)
-        elif frame.kind == Kind.END_OF_INPUT and not stream.has_ended_input:
+        elif frame.kind == FrameKind.END_OF_INPUT and not stream.has_ended_input:
             stream.has_ended_input = True
             stream.inbox.put_nowait(b"")
-        elif frame.kind == Kind.CREDIT:
+        elif frame.kind == FrameKind.CREDIT:
             stream.credit += frame.credit
             stream.credited.set()
-        elif frame.kind == Kind.END:
+        elif frame.kind == FrameKind.END:
             del self._streams[frame.stream]
             self._finish(stream, frame.code)
 
     def _take_log(self, frame: Frame) -> None:
-        if frame.kind != Kind.DATA:
+        if frame.kind != FrameKind.DATA:
             return
         if len(self._unsent) > _MOST_UNREAD:  # each piece of the log is acknowledged
             raise BadFrame("answers that it does not read")
         self._log(frame.body)
         self._send(credit(LOG, len(frame.body)))
 
-    def _finish(self, stream: Stream, code: int | None) -> None:
+    def _finish(self, stream: MuxStream, code: int | None) -> None:
         stream.code = code
         stream.answered.set()
         stream.ended.set()
         stream.inbox.put_nowait(None)
 
-    async def _call(self, stream: Stream) -> None:
+    async def _call(self, stream: MuxStream) -> None:
         """Connect a stream of the guest agent to the agent's socket."""
         try:
             connection = await _dialled(self._guest)

@@ -32,7 +32,7 @@ _CHAINS, _HOOK = "BAI-VM-", "OUTPUT"
 _DEVICES, _ROUTES = Path("/sys/class/net"), Path("/proc/net/route")
 
 
-class MachineNetwork:
+class QemuNetwork:
     """``asked``: auto or off. ``shielded``: addresses that no kernel may reach. ``why_not``: set by ``ensure``; the
     reason why virtual machines have no network; empty: they have one."""
 

@@ -29,7 +29,7 @@ def hardware_address(rank: int) -> str:
     return (_PREFIX + bytes([rank])).hex(":")
 
 
-class Line:
+class SwitchLine:
     """Sends frames to one socket in order. Drops frames while too many bytes wait or the other side is missing."""
 
     def __init__(self, connect: Connect) -> None:
@@ -88,17 +88,14 @@ class Switch:
 
     def __init__(self, folder: Path, rank: int, size: int) -> None:
         self._own, self._path = _PREFIX + bytes([rank]), folder / str(rank)
-        self._others = {
-            _PREFIX + bytes([number]): Line(lambda number=number: connect(folder / str(number), 0.0, socket.SOCK_DGRAM))  # type: ignore[misc]
-            for number in range(size)
-            if number != rank
-        }
+        others = (number for number in range(size) if number != rank)
+        self._others = {_PREFIX + bytes([number]): SwitchLine(_connector(folder / str(number))) for number in others}
 
     def plug(self) -> socket.socket:
         """Return the virtual machine's end of a socket pair, and forward frames from now on. Raises OSError."""
         self._cable, machine = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._cable.setblocking(False)
-        self._to_machine = Line(lambda: self._cable.dup())
+        self._to_machine = SwitchLine(lambda: self._cable.dup())
         self._arrivals = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         self._path.unlink(missing_ok=True)  # left by an earlier start of this kernel
         with short_address(self._path) as address:
@@ -129,3 +126,7 @@ class Switch:
         wanted = frame[:_ADDRESS]
         for line in self._others.values() if wanted[0] & 1 else filter(None, [self._others.get(wanted)]):
             line.send(frame)
+
+
+def _connector(path: Path) -> Connect:
+    return lambda: connect(path, 0.0, socket.SOCK_DGRAM)

@@ -11,12 +11,12 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from docker.errors import APIError, ImageNotFound, NotFound
+from docker.errors import APIError, ImageNotFound
 
 from backendai.agent.backends.base import BackendError
 from backendai.agent.backends.docker.create import NETWORK_SYSCTLS
 from backendai.agent.backends.docker.engine import PREFIX, Engine
-from backendai.agent.backends.docker.networks.holder_image import ARCHITECTURES, IMAGE, image_archive
+from backendai.agent.backends.docker.networks.prepared.holder_image import ARCHITECTURES, IMAGE, image_archive
 from backendai.agent.settings.kernel_runtime import SHARING_RUNTIMES
 
 HOSTNAME = "main1"  # a kernel that joins gets the holder's host name, which all single kernels share
@@ -28,7 +28,7 @@ _PROCESSES = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class NetworkHolder:
     """A container that holds a network. ``joined``: a kernel uses it. ``started_at`` identifies its network: a restart
     creates another one, which kernels that had joined do not have."""
 
@@ -45,14 +45,14 @@ class Holder:
         return self.running and bool(self.address) and not self.joined
 
 
-class Holders:
+class NetworkHolders:
     """Creates, lists and removes one agent's network holders on the network ``network``."""
 
     def __init__(self, engine: Engine, network: str) -> None:
         self._engine = engine
         self._network = network
 
-    def make(self, holder_id: UUID, architecture: str) -> Holder:
+    def make(self, holder_id: UUID, architecture: str) -> NetworkHolder:
         """Create and return a running holder with an address. Raises BackendError after removing a failed one, and the
         engine's errors."""
         client, name = self._engine.client, _name(holder_id)
@@ -75,16 +75,18 @@ class Holders:
             raise BackendError("A network holder {fault} on the network {network}.", fault=fault, network=self._network)
         return holder
 
-    def is_unchanged(self, holder: Holder) -> bool:
+    def is_unchanged(self, holder: NetworkHolder) -> bool:
         """Return whether an unused holder still runs with the same network."""
-        found = self._inspected(holder.container_id)
+        found = self._engine.inspect(holder.container_id)
         return found is not None and self._holder(found) == holder
 
-    def listed(self) -> tuple[list[Holder], set[UUID]]:
+    def listed(self) -> tuple[list[NetworkHolder], set[UUID]]:
         """Return all holders, and the running kernels whose holder was removed or restarted."""
         entries = self._engine.client.containers(all=True, filters={"label": self._engine.label_filter()})
         joined = {holder_of(entry) for entry in entries}
-        seen = [self._inspected(entry["Id"]) for entry in entries if _is_holder(entry["Labels"], entry["Names"] or [])]
+        seen = [
+            self._engine.inspect(entry["Id"]) for entry in entries if _is_holder(entry["Labels"], entry["Names"] or [])
+        ]
         holders = [self._holder(one, joined=one["Id"] in joined) for one in seen if one is not None]
         running = {one.container_id: one for one in holders if one.running}
         kernels = [
@@ -101,7 +103,7 @@ class Holders:
 
     def address_for(self, container: dict[str, Any]) -> str:
         """Return the address of an inspected container that joined a holder; empty if the holder is gone."""
-        found = self._inspected(holder_of(container))
+        found = self._engine.inspect(holder_of(container))
         return self._address(found) if found is not None else ""
 
     def leave(self, container: dict[str, Any]) -> None:
@@ -111,15 +113,15 @@ class Holders:
 
     def remove(self, container_id: str) -> None:
         """Remove a holder of this deployment. Does nothing if it is gone."""
-        found = self._inspected(container_id)
+        found = self._engine.inspect(container_id)
         if found is None:
             return
         labels = found["Config"]["Labels"] or {}
         if labels.get(f"{PREFIX}deployment") == self._engine.deployment and _is_holder(labels, [found["Name"]]):
             self._engine.discard(container_id)
 
-    def _holder(self, found: dict[str, Any], *, joined: bool = False) -> Holder:
-        return Holder(
+    def _holder(self, found: dict[str, Any], *, joined: bool = False) -> NetworkHolder:
+        return NetworkHolder(
             UUID(found["Config"]["Labels"][_LABEL]),
             found["Id"],
             self._address(found),
@@ -128,21 +130,14 @@ class Holders:
             started_at=_started_at(found),
         )
 
-    def _is_cut_off(self, kernel: dict[str, Any], holder: Holder | None) -> bool:
+    def _is_cut_off(self, kernel: dict[str, Any], holder: NetworkHolder | None) -> bool:
         """Return whether a kernel (listed container) runs without the network that it joined."""
         if holder is not None and holder.started_at.timestamp() < kernel["Created"]:
             return False  # the usual case: the kernel was created after its holder's start
-        found = self._inspected(kernel["Id"])
+        found = self._engine.inspect(kernel["Id"])
         if found is None or not found["State"]["Running"]:
             return False
         return holder is None or _started_at(found) < holder.started_at
-
-    def _inspected(self, container_id: str) -> dict[str, Any] | None:
-        try:
-            found: dict[str, Any] = self._engine.client.inspect_container(container_id)
-        except NotFound:
-            return None
-        return found
 
     def _address(self, container: dict[str, Any]) -> str:
         networks = container["NetworkSettings"]["Networks"] or {}
@@ -154,7 +149,7 @@ def can_hold(info: dict[str, Any]) -> bool:
     return info.get("Architecture") in ARCHITECTURES and info.get("DefaultRuntime") in SHARING_RUNTIMES
 
 
-def joining(body: dict[str, Any], holder: Holder) -> dict[str, Any]:
+def joining(body: dict[str, Any], holder: NetworkHolder) -> dict[str, Any]:
     """Return a kernel's create call changed to join the holder's network.
 
     Host name, addresses and network settings come from the holder; the engine refuses a call with its own.

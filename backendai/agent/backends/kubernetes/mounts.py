@@ -19,10 +19,9 @@ from backendai.agent.backends.docker.mounts import writable_places
 from backendai.agent.backends.kubernetes.api.client import Api, ApiError
 from backendai.agent.backends.kubernetes.api.names import pod_name
 from backendai.agent.backends.kubernetes.api.streams import output_of
-from backendai.agent.backends.kubernetes.pod import Folder
-from backendai.agent.mounts.hosts import StorageHosts
-from backendai.agent.mounts.rules import KERNEL_USER, MountRules
-from backendai.agent.settings.kubernetes_storage import VARIABLE, PoolStorage
+from backendai.agent.backends.kubernetes.pod import PodFolder
+from backendai.agent.mounts.hosts import KERNEL_USER, MountRules, StorageHosts
+from backendai.agent.settings.kubernetes import STORAGE, PoolStorage
 from backendai.base.core.messages import Message
 from backendai.base.paths.storage_layout import DATA, folder_path
 from backendai.base.wire.messages import KernelSpec
@@ -44,7 +43,7 @@ class _Look:
     fault: str
 
 
-class PodFolders:
+class PodMounts:
     """``storage``: the hosts' volumes. ``hosts``: storage hosts that this machine also has; it checks their folders
     itself, so that missing ones are reported before the start."""
 
@@ -63,9 +62,9 @@ class PodFolders:
             found.append(HostReport(name=name, fault=fault, sub_paths=False, free_bytes=free))
         return found
 
-    def prepare(self, spec: KernelSpec) -> list[Folder]:
+    def prepare(self, spec: KernelSpec) -> list[PodFolder]:
         """Return the pod's folders; leaves out failing automatic ones. Raises StartFailed for others."""
-        found, missing = list[Folder](), list[str]()
+        found, missing = list[PodFolder](), list[str]()
         for mount in spec.mounts:
             try:
                 found.append(self._folder(mount))
@@ -85,7 +84,7 @@ class PodFolders:
         """Delete the stored message about a kernel."""
         self._left_out.pop(kernel_id, None)
 
-    def check(self, spec: KernelSpec, folders: list[Folder]) -> None:
+    def check(self, spec: KernelSpec, folders: list[PodFolder]) -> None:
         """Raise StartFailed if a running pod lacks a folder or can write to a read-only one. Skips an ended pod. Raises
         BackendError if the pod does not answer."""
         places = [folder.target for folder in folders]
@@ -105,7 +104,7 @@ class PodFolders:
             if writable.get(mount.target) is not (mount.rights == "edit"):
                 raise _failed("Folder {folder} is not mounted as ordered.", mount, code="mount-refused")
 
-    def _folder(self, mount: MountSpec) -> Folder:
+    def _folder(self, mount: MountSpec) -> PodFolder:
         storage = self._storage.get(mount.host)
         if storage is None:
             text = "This pool does not know the storage host of folder {folder}: see {variable}."
@@ -117,7 +116,7 @@ class PodFolders:
             one = {"folder": str(mount.folder_id), "name": mount.folder_name, "sub_path": "", "linked": "", "at": ""}
             self.hosts.children.run({**self.hosts.order(mount.host, "mount"), "mounts": [one]})
         inside = folder_path(Path(storage.folder), mount.folder_id) / DATA
-        return Folder(mount.host, storage.source, str(inside), mount.target, mount.rights == "view")
+        return PodFolder(mount.host, storage.source, str(inside), mount.target, mount.rights == "view")
 
     def _fault_of(self, name: str) -> str:
         claim = self._storage[name].claim
@@ -144,7 +143,7 @@ class PodFolders:
 class MountingPods(Mounting):
     """A backend whose kernels are pods."""
 
-    _folders: PodFolders
+    _folders: PodMounts
 
     def mount_rules(self) -> MountRules:
         return _RULES
@@ -163,5 +162,5 @@ class MountingPods(Mounting):
 
 
 def _failed(text: str, mount: MountSpec, *, code: str = "folder-missing") -> StartFailed:
-    gaps = {"folder": mount.folder_name} | ({"variable": VARIABLE} if "{variable}" in text else {})
+    gaps = {"folder": mount.folder_name} | ({"variable": STORAGE} if "{variable}" in text else {})
     return StartFailed(Message(text, **gaps), code=code)

@@ -1,4 +1,4 @@
-"""Determines why a container's main process ended, even if the engine learns it late.
+"""Describes a container's main process: whether it runs, how it ended, and why, even if the engine learns that late.
 
 The engine sets its flag for lack of memory when the main process ends. On a busy machine the out-of-memory message
 arrives a moment later, and the flag stays wrong; only the engine's events contain it. They also contain who else ended
@@ -8,22 +8,62 @@ a container: ``docker kill``, ``docker stop`` and ``docker rm --force``.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from datetime import datetime
-from http import HTTPStatus
 from typing import Any
+from uuid import UUID
 
 import requests
 import urllib3
 
-from backendai.agent.backends.base import SH, BackendError
-from backendai.agent.backends.docker.end import KILL, NO_SHELL, OOM, STOP
-from backendai.agent.backends.docker.engine import UNREACHABLE, Engine
+from backendai.agent.backends.base import SH, SHELL_MISSING, BackendError, Ended, ended_by_itself, ended_short_of_memory
+from backendai.agent.backends.docker.engine import PREFIX, UNREACHABLE, Engine
+from backendai.base.core.messages import Message
+from backendai.base.wire.messages import KernelSighting
 
+_EXITED = re.compile(r"Exited \((-?\d+)\)")
+OOM, KILL, STOP = "oom", "kill", "stop"  # the engine's events that explain an end
+NO_SHELL = "no-shell"
 _HEAD_SECONDS = 10.0
 _LATE_SECONDS = 0.7
 _BY_SIGNAL = 128
 _NOT_FOUND = 127
+
+
+def is_alive(container: dict[str, Any]) -> bool:
+    """Return whether an inspected container's main process runs."""
+    return bool(container["State"]["Running"])
+
+
+def how_it_ended(container: dict[str, Any], *, ordered: bool, cause: str) -> Ended | None:
+    """Return how an inspected container's main process ended; None before its start and while it runs. ``ordered``: the
+    agent stopped it. ``cause``: what ``cause_of`` returns."""
+    state = container["State"]
+    if state["Running"] or state["Status"] == "created":
+        return None
+    code = state["ExitCode"]
+    if ordered:
+        return Ended(code, "", Message("The kernel was stopped."))
+    if cause == OOM:
+        return ended_short_of_memory(code, container["HostConfig"]["Memory"])
+    if cause in (KILL, STOP):
+        text = Message("Somebody or something outside the platform stopped or removed the container of this kernel.")
+        return Ended(code, "container-killed", text)
+    return Ended(code, "shell-missing", SHELL_MISSING) if cause == NO_SHELL else ended_by_itself(code)
+
+
+def sighting(container: dict[str, Any]) -> KernelSighting:
+    """Return the kernel in one entry of the engine's list. The exit code is only in the status text."""
+    labels = container["Labels"]
+    exited = _EXITED.match(container["Status"])
+    return KernelSighting(
+        kernel_id=UUID(labels[f"{PREFIX}kernel"]),
+        generation=int(labels[f"{PREFIX}generation"]),
+        running=container["State"] in ("running", "paused", "restarting"),
+        container_id=container["Id"],
+        exit_code=int(exited[1]) if exited else None,
+    )
 
 
 def cause_of(engine: Engine, container: dict[str, Any]) -> str:
@@ -39,16 +79,10 @@ def cause_of(engine: Engine, container: dict[str, Any]) -> str:
         return ""
     if state["OOMKilled"] or not state["ExitCode"]:
         return OOM if state["OOMKilled"] else ""
-    if state["ExitCode"] == _NOT_FOUND and _has_no_shell(engine, container["Id"]):
+    if state["ExitCode"] == _NOT_FOUND and not engine.has_file(container["Id"], SH, seconds=_HEAD_SECONDS):
         return NO_SHELL
     since = datetime.fromisoformat(state["StartedAt"][:19] + "+00:00").timestamp()
     return _first_event(engine, container, since=int(since))
-
-
-def _has_no_shell(engine: Engine, container_id: str) -> bool:
-    client = engine.client
-    path = f"{client.base_url}/v{client.api_version}/containers/{container_id}/archive"
-    return bool(client.head(path, params={"path": SH}, timeout=_HEAD_SECONDS).status_code == HTTPStatus.NOT_FOUND)
 
 
 def _first_event(engine: Engine, container: dict[str, Any], *, since: int) -> str:

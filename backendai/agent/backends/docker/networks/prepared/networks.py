@@ -2,8 +2,8 @@
 
 An unused holder has a mark in the agent's folder. The mark is created before the holder, so that no holder exists where
 marks are impossible, and deleted before any call uses the holder for a kernel. After a crash, everything without a mark
-counts as used: it stays while its kernel exists, and a sweep removes the rest. The pool is refilled only while no
-kernel starts or ends: during a burst it becomes empty, and starts create their own networks.
+counts as used: it stays while its kernel exists, and a sweep removes the rest. Networks are prepared only while no
+kernel starts or ends: during a burst none is left, and starts create their own.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from uuid import UUID, uuid4
 
 from backendai.agent.backends.base import BackendError
 from backendai.agent.backends.docker.engine import UNREACHABLE, Engine
-from backendai.agent.backends.docker.networks.holder import Holder, Holders, can_hold
-from backendai.agent.backends.docker.networks.pool_marks import PoolMarks
+from backendai.agent.backends.docker.networks.prepared.holder import NetworkHolder, NetworkHolders, can_hold
+from backendai.agent.backends.docker.networks.prepared.marks import HolderMarks
 from backendai.agent.settings.kernel_runtime import SHARING_RUNTIMES
 from backendai.base.wire.messages import Note
 
@@ -31,18 +31,24 @@ _CLOSE_SECONDS, _SWEEP_SECONDS = 5.0, 8.0  # seconds for all removals together
 _REMOVAL_SECONDS = 2.5  # seconds for one removal
 
 
-class WarmNetworks:
+class PreparedNetworks:
     """Up to ``size`` unused holders. Thread-safe. ``info`` returns the engine's description."""
 
     def __init__(
-        self, engine: Engine, holders: Holders, marks: PoolMarks, *, size: int, info: Callable[[], dict[str, Any]]
+        self,
+        engine: Engine,
+        holders: NetworkHolders,
+        marks: HolderMarks,
+        *,
+        size: int,
+        info: Callable[[], dict[str, Any]],
     ) -> None:
         self._engine, self._holders, self._marks = engine, holders, marks
         self._size, self._info = size, info
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._closed = False
-        self._idle: list[Holder] = []
+        self._idle: list[NetworkHolder] = []
         self._busy: set[UUID] = set()  # holders that are being created, or claimed by a running start
         self._touched: dict[UUID, float] = {}
         self._at_work, self._calm_from = 0, 0.0
@@ -51,7 +57,7 @@ class WarmNetworks:
         self._cut_off: set[UUID] = set()
 
     def open(self) -> None:
-        """Adopt unused holders of an earlier process of this agent, and start to fill the pool. Repeatable. Raises
+        """Adopt unused holders of an earlier process of this agent, and start to prepare networks. Repeatable. Raises
         BackendError."""
         with self._changed:
             if self._thread is not None or self._closed or self._size == 0 or not can_hold(self._info()):
@@ -64,14 +70,14 @@ class WarmNetworks:
             self._thread.start()
 
     @contextmanager
-    def claimed(self, runtime: str | None) -> Iterator[Holder | None]:
+    def claimed(self, runtime: str | None) -> Iterator[NetworkHolder | None]:
         """Yield an unused holder for one kernel, or None. No other kernel gets it, unless it is given back. Raises the
         engine's errors; use it inside ``asking``."""
         with ExitStack() as claims:
             yield self._healthy(claims) if runtime is None or runtime in SHARING_RUNTIMES else None
 
-    def give_back(self, holder: Holder) -> None:
-        """Return a claimed holder to the pool, as the engine created no container with it."""
+    def give_back(self, holder: NetworkHolder) -> None:
+        """Take a claimed holder back, as the engine created no container with it."""
         try:
             self._marks.put(holder.holder_id)
         except BackendError as error:
@@ -82,7 +88,7 @@ class WarmNetworks:
 
     @contextmanager
     def undisturbed(self) -> Iterator[None]:
-        """Pause the filling of the pool while a kernel starts or ends inside, and for 1 s afterwards."""
+        """Prepare nothing while a kernel starts or ends inside, and for 1 s afterwards."""
         with self._changed:
             self._at_work += 1
         try:
@@ -94,7 +100,7 @@ class WarmNetworks:
                 self._changed.notify_all()
 
     def sweep(self) -> None:
-        """Remove unused holders that no pool contains, and record kernels that lost theirs. A holder that cannot be
+        """Remove unused holders of earlier processes, and record kernels that lost theirs. A holder that cannot be
         removed stays for the next sweep. Raises the engine's errors; use it inside ``asking``."""
         marks, started_at = self._marks.all(), time.monotonic()
         holders, cut_off = self._holders.listed()
@@ -137,12 +143,12 @@ class WarmNetworks:
         self._remove(idle, deadline - time.monotonic())
 
     def dismantle(self) -> None:
-        """Close the pool, and remove all holders of this agent that no kernel joined. Raises the engine's errors; use
+        """Close, and remove all holders of this agent that no kernel joined. Raises the engine's errors; use
         it inside ``asking``."""
         self.close()
         self._remove([one for one in self._holders.listed()[0] if not one.joined], _SWEEP_SECONDS)
 
-    def _healthy(self, claims: ExitStack) -> Holder | None:
+    def _healthy(self, claims: ExitStack) -> NetworkHolder | None:
         """Return an unchanged holder; the next sweep removes the others."""
         while (holder := self._claim()) is not None:
             claims.callback(self._let_go, holder.holder_id)
@@ -151,7 +157,7 @@ class WarmNetworks:
             logger.warning("an unused network is given up: something outside the platform ended or restarted it")
         return None
 
-    def _claim(self) -> Holder | None:
+    def _claim(self) -> NetworkHolder | None:
         with self._changed:
             while self._idle:
                 holder = self._idle.pop(0)
@@ -222,7 +228,7 @@ class WarmNetworks:
                 return
         self._remove([holder], _REMOVAL_SECONDS)
 
-    def _remove(self, holders: list[Holder], seconds: float) -> None:
+    def _remove(self, holders: list[NetworkHolder], seconds: float) -> None:
         """Remove unused holders, for up to ``seconds`` in total. A holder that cannot be removed does not delay the
         others."""
         deadline = time.monotonic() + seconds

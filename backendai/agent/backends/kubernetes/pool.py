@@ -53,7 +53,7 @@ class PoolSnapshot:
     is_mixed: bool = False  # the cluster also has nodes of other architectures
 
 
-class Pool:
+class KubernetesPool:
     """Reads the API at most every 25 s. Thread-safe. ``told``: amounts from the settings."""
 
     def __init__(self, api: Api, settings: PoolSettings, told: Slots | None, clock: Callable[[], float]) -> None:

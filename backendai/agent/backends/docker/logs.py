@@ -17,7 +17,7 @@ _USUAL_LINE = 40
 _RECORD = 16384  # the engine splits longer lines
 
 
-class Logs:
+class DockerLogs:
     """Reads the logs of the containers of one agent."""
 
     def __init__(self, engine: Engine) -> None:

@@ -1,5 +1,4 @@
-"""The script that starts a service's program in a kernel. It replaces an earlier program, and saves the arguments in a
-file."""
+"""What services of kernels share: where an image defines them, and the scripts that start them and read output."""
 
 from __future__ import annotations
 
@@ -7,12 +6,14 @@ from backendai.agent.backends.base import TOOLS
 from backendai.agent.backends.service_host import ARGUMENTS
 
 MARK = "BACKENDAI_APP"
+TEMPORARY = {"BACKENDAI_APP_FOLDER": "/tmp"}  # noqa: S108 - of the kernel
+LARGEST_DEFINITION = 64 * 2**10
 
 # Prints the end of a service's output. Its user could create a named pipe there, on which tail would block for ever.
 LOG = f'{TOOLS}; file=/tmp/.app-$0.log; [ ! -f "$file" ] || tail -c "$1" "$file" 2>/dev/null'
 
-# First ends the unresponsive program of an earlier launch. Its environment must contain the mark, as another process
-# may have the same id now.
+# Replaces an earlier program, and saves the arguments in a file. First ends the unresponsive program of an earlier
+# launch. Its environment must contain the mark, as another process may have the same id now.
 LAUNCH = rf"""
 file=$BACKENDAI_APP_FOLDER/.app-$BACKENDAI_APP
 ours() {{ {TOOLS} grep -q "BACKENDAI_APP=$BACKENDAI_APP" "/proc/$1/environ" 2>/dev/null; }}
@@ -24,3 +25,8 @@ echo $$ >"$file.pid"
 printf %s "${ARGUMENTS}" >"$file.arguments.log"
 exec "$@" >"$file.log" 2>&1 </dev/null
 """.strip()
+
+
+def definition_of(service: str) -> str:
+    """Return the path, in the image, of the file that defines the service."""
+    return f"/etc/backend.ai/service-defs/{service}.json"

@@ -11,11 +11,12 @@ from pathlib import Path
 from uuid import UUID
 
 from backendai.agent.backends.base import BackendError
+from backendai.agent.backends.shared.trees import ids_in
 
 logger = logging.getLogger(__name__)
 
 
-class PoolMarks:
+class HolderMarks:
     """The files in ``folder``. Thread-safe."""
 
     def __init__(self, folder: Path) -> None:
@@ -47,20 +48,10 @@ class PoolMarks:
     def all(self) -> set[UUID]:
         """Return the holders that have marks; empty if the folder cannot be read."""
         try:
-            names = [path.name for path in self._folder.iterdir()]
-        except FileNotFoundError:
-            return set()
+            return ids_in(self._folder)
         except OSError as error:
             logger.warning("the marks of unused networks cannot be read on this machine: %s", error)
             return set()
-        return {holder_id for name in names if (holder_id := _holder_id(name))}
 
     def _path(self, holder_id: UUID) -> Path:
         return self._folder / str(holder_id)
-
-
-def _holder_id(name: str) -> UUID | None:
-    try:
-        return UUID(name)
-    except ValueError:
-        return None

@@ -1,0 +1,81 @@
+"""The kinds of jobs that an agent can do."""
+
+from __future__ import annotations
+
+from backendai.agent.backends.abilities import Committing, Imaging, capabilities_with
+from backendai.agent.backends.base import Backend, SavedImage
+from backendai.agent.jobs.handlers import JobHandler, JobProgress, Outcome
+from backendai.base.core.messages import Message
+from backendai.base.wire.capabilities import Capability
+from backendai.base.wire.images import COMMIT, DELETE, PULL, PUSHING, CommitResult, CommitSpec, DeleteWork, PullWork
+
+
+class CommitHandler(JobHandler):
+    """Saves a kernel as an image, and pushes it to its registry. An image that was created before the agent stopped is
+    reused; a failed job leaves nothing behind."""
+
+    _backend: Committing
+
+    kind, work = COMMIT, CommitSpec
+    needs, begins = Capability.COMMIT, Message("The session is being saved.")
+    at_once = 2
+
+    def run(self, work: CommitSpec, progress: JobProgress) -> Outcome:
+        """Create the image, and push it if the work demands it."""
+        made = self._backend.commit(work)
+        self._on_images_changed()
+        if work.push:
+            progress.tell(Message("Pushing to the registry."), phase=PUSHING)
+            made = SavedImage(made.size_bytes, self._backend.push_image(work, progress=progress.heed))
+            self._on_images_changed()
+        return Outcome(result=CommitResult(size_bytes=made.size_bytes, digest=made.digest).model_dump())
+
+    def undo(self, work: CommitSpec) -> None:
+        """Delete the image."""
+        if self._backend.drop_image(work.reference):
+            self._on_images_changed()
+
+
+class DeleteImageHandler(JobHandler):
+    """Deletes an image that was saved from a session here, and no other one. The portal repeats the job until the image
+    is gone."""
+
+    _backend: Committing
+
+    kind, work, needs = DELETE, DeleteWork, Capability.COMMIT
+
+    def run(self, work: DeleteWork, progress: JobProgress) -> Outcome:
+        """Delete the image unless a container uses it."""
+        if self._backend.drop_image(work.reference):
+            self._on_images_changed()
+        return Outcome()
+
+
+class PullHandler(JobHandler):
+    """Pulls images ahead of time in a queue of their own, so that waiting sessions are not delayed. Only the engine
+    gets the registry's account."""
+
+    _backend: Imaging
+
+    kind, work = PULL, PullWork
+    needs, begins = Capability.IMAGES, "It begins."
+    at_once = 2
+
+    def run(self, work: PullWork, progress: JobProgress) -> Outcome:
+        """Pull the image unless exactly this digest is here."""
+        if work.digest and self._backend.has_image(work.exact_image):
+            return Outcome("It was there already.")
+        self._backend.pull(
+            work.exact_image, timeout=progress.seconds_left(), progress=progress.heed, access=work.access
+        )
+        self._on_images_changed()
+        return Outcome("It has come.")
+
+
+JOB_HANDLERS: tuple[type[JobHandler], ...] = (CommitHandler, DeleteImageHandler, PullHandler)
+
+
+def handlers_for(backend: Backend) -> list[type[JobHandler]]:
+    """Return the handlers that this backend supports."""
+    can = capabilities_with(backend)
+    return [one for one in JOB_HANDLERS if one.needs is None or one.needs in can]

@@ -1,1 +1,0 @@
-"""The kinds of jobs that an agent can do; each module has a class ``Handler``."""
