@@ -1,0 +1,47 @@
+"""A launch request as commands of a script, for people who have filled in the form once and want it every night."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pprint import pformat
+from typing import Any, NamedTuple
+
+from backendai.domain.compute.spec import SessionSpec
+from backendai.domain.compute.spec_document import document_of
+
+_WIDTH = 88
+_CURL = """curl -fsS {url} \\
+  -H "Authorization: Bearer $BACKENDAI_TOKEN" \\
+  -H "Content-Type: application/json" \\
+  -d {body}"""
+_PYTHON = """import os
+
+import requests
+
+answer = requests.post(
+    {url!r},
+    headers={{"Authorization": "Bearer " + os.environ["BACKENDAI_TOKEN"]}},
+    json={body},
+)
+answer.raise_for_status()
+print(answer.json()["id"])"""
+_OF_ONE_LAUNCH = ("version", "launch_id")
+
+
+class Script(NamedTuple):
+    """The text of a script in a language."""
+
+    language: str
+    text: str
+
+
+def scripts_of(spec: SessionSpec, url: str) -> list[Script]:
+    """Return the request as scripts for this address of the REST API."""
+    document: dict[str, Any] = {name: value for name, value in document_of(spec).items() if name not in _OF_ONE_LAUNCH}
+    body = pformat(document, width=_WIDTH, sort_dicts=False).replace("\n", "\n         ")
+    quoted = shlex.quote(json.dumps(document, indent=2, ensure_ascii=False))
+    return [
+        Script("curl", _CURL.format(url=shlex.quote(url), body=quoted)),
+        Script("Python", _PYTHON.format(url=url, body=body)),
+    ]
