@@ -1,6 +1,7 @@
 import backendai.domain.activity.message_field
 import backendai.domain.cluster.models.groups
 import backendai.domain.cluster.models.idle
+import backendai.scheduler.idle_kinds
 import datetime
 import django.core.validators
 import django.db.models.deletion
@@ -115,7 +116,7 @@ class Migration(migrations.Migration):
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('name', models.CharField(max_length=64, unique=True)),
                 ('description', models.CharField(blank=True, max_length=255)),
-                ('kind', models.CharField(choices=[('session-lifetime', 'Max session lifetime'), ('network-timeout', 'Network idle timeout'), ('utilization', 'Utilization checker')], default='network-timeout', max_length=24)),
+                ('kind', models.CharField(choices=backendai.scheduler.idle_kinds.kind_choices, default='network-timeout', max_length=24)),
                 ('is_active', models.BooleanField(default=True, help_text='If off, it neither warns nor ends sessions.')),
                 ('limit', models.DurationField(default=datetime.timedelta(seconds=3600), help_text='Maximum lifetime, maximum time without traffic, or averaging time of utilization.')),
                 ('grace', models.DurationField(default=datetime.timedelta(0), help_text='Sessions younger than this are never ended.')),

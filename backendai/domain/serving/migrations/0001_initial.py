@@ -1,4 +1,5 @@
 import backendai.domain.activity.message_field
+import backendai.domain.serving.rule_kinds
 import datetime
 import django.core.validators
 import django.db.models.deletion
@@ -81,7 +82,7 @@ class Migration(migrations.Migration):
             name='AutoScalingRule',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('metric', models.CharField(choices=[('latency', 'seconds to the answer, 95th percentile'), ('rate', 'requests per second and replica'), ('queue', 'requests that wait for a replica'), ('gpu', 'use of the accelerators in per cent'), ('prometheus', 'value of a Prometheus query')], max_length=32)),
+                ('metric', models.CharField(choices=backendai.domain.serving.rule_kinds.metric_choices, max_length=32)),
                 ('query', models.CharField(blank=True, db_default='', default='', max_length=1000)),
                 ('value', models.FloatField(blank=True, null=True)),
                 ('value_at', models.DateTimeField(blank=True, null=True)),
