@@ -3,14 +3,35 @@
 from django.urls import include, path, re_path
 
 from backendai.portal.api.catalog import images, presets, pulls, registries
-from backendai.portal.api.cluster import agents, groups, idle, jobs, site, statistics, unknown_kernels
+from backendai.portal.api.cluster import (
+    agents,
+    announcements,
+    audit,
+    groups,
+    idle,
+    jobs,
+    queue,
+    site,
+    statistics,
+    unknown_kernels,
+)
 from backendai.portal.api.frame import (
     documents,
     schema,  # noqa: F401  (registers the token's place in the OpenAPI document)
 )
-from backendai.portal.api.people import account, environments, key_pairs, limits, owners, policies, ssh
+from backendai.portal.api.people import (
+    account,
+    bell,
+    environments,
+    key_pairs,
+    limits,
+    owners,
+    policies,
+    second_factors,
+    ssh,
+)
 from backendai.portal.api.sessions import apps, explanations, logs, notices, own_images, recent, usage
-from backendai.portal.api.sessions import homes as session_homes
+from backendai.portal.api.sessions import home_files as session_homes
 from backendai.portal.api.sessions import views as sessions
 
 app_name = "api"
@@ -72,6 +93,7 @@ urlpatterns = [
         groups.ResourceGroupSettings.as_view(),
         name="resource-group-settings",
     ),
+    path("v1/resource-groups/<slug:group>/queue/", queue.GroupQueue.as_view(), name="resource-group-queue"),
     path("v1/idle-checkers/", idle.IdleCheckerList.as_view(), name="idle-checkers"),
     path("v1/idle-checkers/<int:pk>/", idle.IdleCheckerDetail.as_view(), name="idle-checker"),
     path("v1/sessions/<uuid:session_id>/idle/", idle.SessionIdleChecks.as_view(), name="session-idle"),
@@ -84,7 +106,13 @@ urlpatterns = [
     path("v1/slot-types/", site.SlotTypeList.as_view(), name="slot-types"),
     path("v1/slot-types/<str:slot>/", site.SlotTypeDetail.as_view(), name="slot-type"),
     path("v1/site-settings/", site.SiteSettingsView.as_view(), name="site-settings"),
-    path("v1/announcements/", site.AnnouncementList.as_view(), name="announcements"),
+    path("v1/announcements/", announcements.AnnouncementList.as_view(), name="announcements"),
+    path(
+        "v1/announcements/<int:announcement_id>/",
+        announcements.AnnouncementDetail.as_view(),
+        name="announcement",
+    ),
+    path("v1/audit-entries/", audit.AuditEntryList.as_view(), name="audit-entries"),
     path("v1/join-tokens/", agents.JoinTokenList.as_view(), name="join-tokens"),
     path("v1/join-tokens/<int:join_token_id>/", agents.JoinTokenDetail.as_view(), name="join-token"),
     path("v1/jobs/", jobs.JobList.as_view(), name="jobs"),
@@ -100,6 +128,9 @@ urlpatterns = [
         name="recent-launch",
     ),
     path("v1/me/", account.Me.as_view(), name="me"),
+    path("v1/me/bell/", bell.Bell.as_view(), name="bell"),
+    path("v1/me/bell/seen/", bell.BellSeen.as_view(), name="bell-seen"),
+    path("v1/me/second-factors/", second_factors.OwnSecondFactors.as_view(), name="own-second-factors"),
     path("v1/me/notifications/", notices.NoticeChoices.as_view(), name="notice-choices"),
     path("v1/tokens/", account.TokenList.as_view(), name="tokens"),
     path("v1/tokens/<uuid:token_id>/", account.TokenDetail.as_view(), name="token"),

@@ -97,6 +97,14 @@ class ImageChange(StrictSerializer):
     )
 
 
+class ImageRequest(ImageChange):
+    """A new image."""
+
+    name = serializers.CharField(max_length=128)
+    reference = serializers.CharField(max_length=255, help_text="Where agents find it, with its tag.")
+    architecture = serializers.CharField(max_length=32, required=False, help_text="Default: any.")
+
+
 def image_values(data: dict[str, Any]) -> dict[str, Any]:
     """Return the request's values for the service, with plain dicts."""
     return {name: dict(value) if isinstance(value, dict) else value for name, value in data.items()}

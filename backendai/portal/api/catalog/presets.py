@@ -5,28 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from django.db.models import QuerySet
-from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import extend_schema, extend_schema_field
 from rest_framework import serializers, status
 from rest_framework.generics import GenericAPIView, ListAPIView, RetrieveAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from backendai.base.core.errors import UserError
 from backendai.base.core.slots import decimal_text
 from backendai.domain.accounts.scopes import Scope
 from backendai.domain.catalog.models import ResourcePreset
 from backendai.domain.catalog.presets import delete_preset, write_preset
-from backendai.domain.cluster.models import ResourceGroup
 from backendai.domain.compute.services.requests.check import place_of
 from backendai.domain.planning.amounts.allowances import Allowance, HolderLimits
 from backendai.domain.planning.amounts.availability import Availability, availability
-from backendai.portal.api.frame.authentication import user_of
+from backendai.portal.api.frame.authentication import SuperadminsWrite, user_of
+from backendai.portal.api.frame.named import group_named
 from backendai.portal.api.frame.paging import ByRank
-from backendai.portal.api.frame.parsing import AmountsField, StrictSerializer
-from backendai.portal.api.frame.permissions import SuperadminsWrite
-from backendai.portal.api.sessions.explanation_bodies import ReasonBody
+from backendai.portal.api.frame.parsing import AmountsField, StrictSerializer, values_of
+from backendai.portal.api.frame.versions import VersionedView
+from backendai.portal.api.frame.views import ResourceView
+from backendai.portal.api.sessions.explanations import ReasonBody
 
 _Amounts = {"type": "object", "additionalProperties": {"type": "string"}}
 
@@ -34,7 +32,7 @@ _Amounts = {"type": "object", "additionalProperties": {"type": "string"}}
 class PresetBody(serializers.ModelSerializer[ResourcePreset]):
     """A named amount of resources."""
 
-    resource_group = serializers.SlugRelatedField[Any](slug_field="name", read_only=True)
+    resource_group = serializers.SlugRelatedField[Any](slug_field="name", read_only=True, allow_null=True)
     resources = serializers.SerializerMethodField()
 
     class Meta:
@@ -190,53 +188,43 @@ def _text(amount: int | None) -> str | None:
     return None if amount is None else decimal_text(amount)
 
 
-class PresetList(ListAPIView[ResourcePreset]):
-    """Named amounts of resources; superadmins create them."""
+class PresetView(ResourceView[ResourcePreset]):
+    """The base of the views of presets."""
 
-    queryset = ResourcePreset.objects.none()
-    serializer_class = PresetBody
-    pagination_class = ByRank
-    permission_classes = [SuperadminsWrite]
-    token_scopes = (Scope.ADMIN,)
-
-    def get_queryset(self) -> QuerySet[ResourcePreset]:
-        """Return the visible presets."""
-        return ResourcePreset.objects.visible_to(user_of(self.request)).select_related("resource_group")
-
-    @extend_schema(request=PresetRequest, responses={201: PresetBody})
-    def post(self, request: Request) -> Response:
-        """Create a preset; its name is unique in its group, and among those for all groups."""
-        body = PresetRequest(data=request.data)
-        body.is_valid(raise_exception=True)
-        preset = write_preset(user_of(request).pk, ResourcePreset(), _values(body.validated_data))
-        return Response(PresetBody(preset).data, status=status.HTTP_201_CREATED)
-
-
-class PresetDetail(RetrieveAPIView[ResourcePreset]):
-    """One preset; superadmins change it."""
-
-    queryset = ResourcePreset.objects.none()
+    queryset = ResourcePreset.objects.select_related("resource_group")
     serializer_class = PresetBody
     lookup_url_kwarg = "preset_id"
     permission_classes = [SuperadminsWrite]
     token_scopes = (Scope.ADMIN,)
 
-    def get_queryset(self) -> QuerySet[ResourcePreset]:
-        """Return the visible presets."""
-        return ResourcePreset.objects.visible_to(user_of(self.request)).select_related("resource_group")
+
+class PresetList(PresetView, ListAPIView[ResourcePreset]):
+    """Named amounts of resources; superadmins create them."""
+
+    pagination_class = ByRank
+
+    @extend_schema(request=PresetRequest, responses={201: PresetBody})
+    def post(self, request: Request) -> Response:
+        """Create a preset; its name is unique in its group, and among those for all groups."""
+        values = _values(values_of(PresetRequest, request.data))
+        return self.answer(write_preset(self.user.pk, ResourcePreset(), values), status.HTTP_201_CREATED)
+
+
+class PresetDetail(VersionedView, PresetView, RetrieveAPIView[ResourcePreset]):
+    """One preset; superadmins change it."""
+
+    versioned = (ResourcePreset, "pk")
 
     @extend_schema(request=PresetChange, responses=PresetBody)
     def patch(self, request: Request, preset_id: int) -> Response:
         """Change the given fields; launched sessions keep their amounts."""
-        preset = get_object_or_404(self.get_queryset(), pk=preset_id)
-        body = PresetChange(data=request.data)
-        body.is_valid(raise_exception=True)
-        return Response(PresetBody(write_preset(user_of(request).pk, preset, _values(body.validated_data))).data)
+        preset, values = self.get_object(), _values(values_of(PresetChange, request.data))
+        return self.answer(write_preset(self.user.pk, preset, values))
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, preset_id: int) -> Response:
         """Delete the preset."""
-        delete_preset(user_of(request).pk, get_object_or_404(self.get_queryset(), pk=preset_id))
+        delete_preset(self.user.pk, self.get_object())
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
@@ -245,7 +233,6 @@ class CheckPresets(GenericAPIView[Any]):
 
     serializer_class = AvailabilityBody
     token_scopes = (Scope.READ,)  # it changes nothing
-    filter_backends: list[Any] = []
 
     @extend_schema(request=CheckPresetsRequest, responses=AvailabilityBody)
     def post(self, request: Request) -> Response:
@@ -253,9 +240,8 @@ class CheckPresets(GenericAPIView[Any]):
 
         Each preset says whether it fits on a single agent now, or the reason. Changes nothing.
         """
-        body = CheckPresetsRequest(data=request.data)
-        body.is_valid(raise_exception=True)
-        project, group = place_of(user_of(request), **body.validated_data)
+        values = values_of(CheckPresetsRequest, request.data)
+        project, group = place_of(user_of(request), **values)
         return Response(availability_body(availability(user_of(request), project, group)))
 
 
@@ -265,16 +251,6 @@ def _values(data: Mapping[str, Any]) -> dict[str, Any]:
     if "resources" in data:
         values["slots"] = dict(data["resources"])
     if "resource_group" in data:
-        values["resource_group"] = _group_named(data["resource_group"])
+        name = data["resource_group"]
+        values["resource_group"] = None if name is None else group_named(name)
     return values
-
-
-def _group_named(name: str | None) -> ResourceGroup | None:
-    if name is None:
-        return None
-    group = ResourceGroup.objects.filter(name=name).first()
-    if group is None:
-        raise UserError(
-            "Resource group {name} not found.", name=repr(name), field="resource_group", code="unknown-resource-group"
-        )
-    return group

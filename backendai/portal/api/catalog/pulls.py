@@ -20,7 +20,7 @@ from backendai.domain.catalog.pulls import MOST_AGENTS, pulls_of, start_pull
 from backendai.domain.cluster.models import Agent, ResourceGroup
 from backendai.portal.api.cluster.jobs import JobBody
 from backendai.portal.api.frame.authentication import user_of
-from backendai.portal.api.frame.parsing import StrictSerializer
+from backendai.portal.api.frame.parsing import StrictSerializer, values_of
 
 
 class PullRequest(StrictSerializer):
@@ -67,14 +67,13 @@ class ImagePulls(GenericAPIView[Any]):
     @extend_schema(request=PullRequest, responses={202: JobBody})
     def post(self, request: Request, image_id: UUID) -> Response:
         """Start the pull, and return the background job; 409 while another one runs for this image."""
-        body = PullRequest(data=request.data)
-        body.is_valid(raise_exception=True)
+        values = values_of(PullRequest, request.data)
         agents = Agent.objects.visible_to(user_of(request)).select_related("resource_group")
         job = start_pull(
             user_of(request),
             _image(request, image_id),
-            agents=_named(agents, body.validated_data["agents"], "agents"),
-            groups=_named(ResourceGroup.objects.all(), body.validated_data["resource_groups"], "resource_groups"),
+            agents=_named(agents, values["agents"], "agents"),
+            groups=_named(ResourceGroup.objects.all(), values["resource_groups"], "resource_groups"),
             now=timezone.now(),
         )
         return Response(JobBody(job).data, status=status.HTTP_202_ACCEPTED)

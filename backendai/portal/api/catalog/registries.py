@@ -5,23 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 from django.db.models import QuerySet
-from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema, extend_schema_field
 from rest_framework import serializers, status
-from rest_framework.generics import GenericAPIView, ListAPIView, RetrieveAPIView
+from rest_framework.generics import ListAPIView, RetrieveAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from backendai.base.core.errors import NotFound, UserError
-from backendai.domain.accounts.models import Domain
 from backendai.domain.accounts.scopes import Scope
 from backendai.domain.catalog.models import Registry
 from backendai.domain.catalog.registries import delete_registry, start_scan, write_registry
 from backendai.portal.api.cluster.jobs import JobBody
-from backendai.portal.api.frame.authentication import user_of
+from backendai.portal.api.frame.authentication import superadmin_of
+from backendai.portal.api.frame.named import domains_named
 from backendai.portal.api.frame.paging import ByName
-from backendai.portal.api.frame.parsing import StrictSerializer
+from backendai.portal.api.frame.parsing import StrictSerializer, values_of
+from backendai.portal.api.frame.views import ResourceView
 
 
 class RegistryBody(serializers.ModelSerializer[Registry]):
@@ -92,78 +91,58 @@ class RegistryRequest(RegistryChange):
     url = serializers.CharField(max_length=255)
 
 
-class RegistryList(ListAPIView[Registry]):
-    """All registries; empty for others than superadmins."""
+class RegistryView(ResourceView[Registry]):
+    """The base of the views of registries, which superadmins alone see."""
 
-    queryset = Registry.objects.none()
-    serializer_class = RegistryBody
-    pagination_class = ByName
+    queryset = Registry.objects.prefetch_related("domains")
+    serializer_class: type[Any] = RegistryBody
     token_scopes = (Scope.ADMIN,)
 
-    def get_queryset(self) -> QuerySet[Registry]:
-        """Return the visible registries."""
-        return _visible(self.request)
+    def visible(self, rows: Any) -> QuerySet[Registry]:
+        found: QuerySet[Registry] = rows if self.user.is_superadmin else rows.none()
+        return found
+
+
+class RegistryList(RegistryView, ListAPIView[Registry]):
+    """All registries; empty for others than superadmins."""
+
+    pagination_class = ByName
 
     @extend_schema(request=RegistryRequest, responses={201: RegistryBody})
     def post(self, request: Request) -> Response:
         """Create a registry."""
-        if not user_of(request).is_superadmin:
-            raise NotFound("Not found, or you have no access.")
-        body = RegistryRequest(data=request.data)
-        body.is_valid(raise_exception=True)
-        made = write_registry(user_of(request).pk, Registry(), _values(body.validated_data))
-        return Response(RegistryBody(made).data, status=status.HTTP_201_CREATED)
+        actor = superadmin_of(request)
+        values = _values(values_of(RegistryRequest, request.data))
+        return self.answer(write_registry(actor.pk, Registry(), values), status.HTTP_201_CREATED)
 
 
-class RegistryDetail(RetrieveAPIView[Registry]):
+class RegistryDetail(RegistryView, RetrieveAPIView[Registry]):
     """One registry."""
-
-    queryset = Registry.objects.none()
-    serializer_class = RegistryBody
-    token_scopes = (Scope.ADMIN,)
-
-    def get_queryset(self) -> QuerySet[Registry]:
-        """Return the visible registries."""
-        return _visible(self.request)
 
     @extend_schema(request=RegistryChange, responses=RegistryBody)
     def patch(self, request: Request, pk: int) -> Response:
         """Change the given fields."""
-        registry = get_object_or_404(self.get_queryset(), pk=pk)
-        body = RegistryChange(data=request.data)
-        body.is_valid(raise_exception=True)
-        return Response(RegistryBody(write_registry(user_of(request).pk, registry, _values(body.validated_data))).data)
+        registry, values = self.get_object(), _values(values_of(RegistryChange, request.data))
+        return self.answer(write_registry(self.user.pk, registry, values))
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, pk: int) -> Response:
         """Delete the registry; its images stay."""
-        delete_registry(user_of(request).pk, get_object_or_404(self.get_queryset(), pk=pk))
+        delete_registry(self.user.pk, self.get_object())
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
-class RegistryScan(GenericAPIView[Any]):
+class RegistryScan(RegistryView):
     """Scanning one registry."""
 
     serializer_class = JobBody
-    token_scopes = (Scope.ADMIN,)
 
     @extend_schema(request=None, responses={202: JobBody})
     def post(self, request: Request, pk: int) -> Response:
         """Start the scan, and return the background job; 409 while another one runs."""
-        job = start_scan(user_of(request), get_object_or_404(_visible(request), pk=pk), now=timezone.now())
+        job = start_scan(self.user, self.get_object(), now=timezone.now())
         return Response(JobBody(job).data, status=status.HTTP_202_ACCEPTED)
 
 
-def _visible(request: Request) -> QuerySet[Registry]:
-    rows = Registry.objects.prefetch_related("domains")
-    return rows if user_of(request).is_superadmin else rows.none()
-
-
 def _values(data: dict[str, Any]) -> dict[str, Any]:
-    if "domains" not in data:
-        return data
-    found = {domain.name: domain for domain in Domain.objects.filter(name__in=data["domains"])}
-    unknown = sorted(set(data["domains"]) - found.keys())
-    if unknown:
-        raise UserError("Domain {unknown} not found.", unknown=repr(unknown[0]), field="domains", code="unknown-domain")
-    return data | {"domains": list(found.values())}
+    return data | {"domains": domains_named(data["domains"])} if "domains" in data else data

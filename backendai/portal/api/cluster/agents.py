@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from django.db.models import QuerySet
-from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers, status
@@ -14,7 +12,6 @@ from rest_framework.generics import GenericAPIView, ListAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from backendai.base.core.errors import UserError
 from backendai.domain.accounts.scopes import Scope
 from backendai.domain.cluster.agents import (
     change_agent,
@@ -24,13 +21,15 @@ from backendai.domain.cluster.agents import (
     revoke_credential,
     revoke_join_token,
 )
-from backendai.domain.cluster.models import Agent, JoinToken, ResourceGroup
+from backendai.domain.cluster.models import Agent, JoinToken
 from backendai.domain.compute.services.life.draining import cancel_drain, move_agent, start_drain
 from backendai.domain.compute.services.life.retiring import retire_agent
 from backendai.domain.compute.services.status.ledger import occupied_by_agent
 from backendai.portal.api.frame.authentication import superadmin_of, user_of
+from backendai.portal.api.frame.named import group_named
 from backendai.portal.api.frame.paging import ByName, NewestFirst
-from backendai.portal.api.frame.parsing import MomentField, StrictSerializer
+from backendai.portal.api.frame.parsing import MomentField, StrictSerializer, values_of
+from backendai.portal.api.frame.views import ResourceView
 from backendai.portal.api.other_bodies import AgentBody
 
 
@@ -66,7 +65,9 @@ class JoinTokenBody(serializers.ModelSerializer[JoinToken]):
     """A join token without its text."""
 
     resource_group = serializers.SlugRelatedField[Any](slug_field="name", read_only=True)
-    agent = serializers.SlugRelatedField[Any](slug_field="name", read_only=True)
+    agent = serializers.SlugRelatedField[Any](
+        slug_field="name", read_only=True, allow_null=True, help_text="The only agent that may use it; null: any."
+    )
 
     class Meta:
         model = JoinToken
@@ -84,17 +85,24 @@ class NewJoinTokenBody(serializers.Serializer[Any]):
     command = serializers.CharField()
 
 
-class AgentList(ListAPIView[Agent]):
-    """The agents, for superadmins; empty for others."""
+class AgentView(ResourceView[Agent]):
+    """The base of the views of agents."""
 
     token_scopes = (Scope.ADMIN,)
-    queryset = Agent.objects.none()
+    queryset = Agent.objects.select_related("resource_group")
     serializer_class = AgentBody
-    pagination_class = ByName
+    lookup_url_kwarg = "agent_id"
 
-    def get_queryset(self) -> QuerySet[Agent]:
-        """Return the visible agents."""
-        return Agent.objects.visible_to(user_of(self.request)).select_related("resource_group")
+    def shown(self) -> Response:
+        """Return the current values of the agent in the address."""
+        agent = self.get_object()
+        return Response(AgentBody(agent, context={"occupied": occupied_by_agent([agent.pk])}).data)
+
+
+class AgentList(AgentView, ListAPIView[Agent]):
+    """The agents, for superadmins; empty for others."""
+
+    pagination_class = ByName
 
     def get_serializer_context(self) -> dict[str, Any]:
         """Return the context of the rows: the amounts that each agent's kernels hold."""
@@ -102,44 +110,23 @@ class AgentList(ListAPIView[Agent]):
         return {**super().get_serializer_context(), "occupied": occupied_by_agent() if superadmin else {}}
 
 
-class AgentView(GenericAPIView[Agent]):
-    """Base of views for one visible agent."""
-
-    token_scopes = (Scope.ADMIN,)
-    queryset = Agent.objects.none()
-    serializer_class = AgentBody
-    filter_backends: list[Any] = []
-
-    def find(self) -> Agent:
-        """Return the agent in the address. Raises 404 if it is not visible."""
-        visible = Agent.objects.visible_to(user_of(self.request)).select_related("resource_group")
-        return get_object_or_404(visible, pk=self.kwargs["agent_id"])
-
-    def answer(self) -> Response:
-        """Return the agent's current values."""
-        agent = self.find()
-        return Response(AgentBody(agent, context={"occupied": occupied_by_agent([agent.pk])}).data)
-
-
 class AgentDetail(AgentView):
     """One agent, for superadmins."""
 
     def get(self, request: Request, agent_id: UUID) -> Response:
         """Return the agent."""
-        return self.answer()
+        return self.shown()
 
     @extend_schema(request=AgentChange, responses=AgentBody)
     def patch(self, request: Request, agent_id: UUID) -> Response:
         """Change the agent's settings, or move it to another group; 409 if its kernels prevent that."""
-        agent = self.find()
-        body = AgentChange(data=request.data)
-        body.is_valid(raise_exception=True)
-        values = dict(body.validated_data)
+        agent = self.get_object()
+        values = values_of(AgentChange, request.data)
         group, force = values.pop("resource_group", None), values.pop("force", False)
         if group is not None:
-            move_agent(user_of(request), agent, _group(group), force=force)
-        change_agent(user_of(request), agent, values)
-        return self.answer()
+            move_agent(self.user, agent, group_named(group), force=force)
+        change_agent(self.user, agent, values)
+        return self.shown()
 
 
 class AgentDrain(AgentView):
@@ -148,17 +135,16 @@ class AgentDrain(AgentView):
     @extend_schema(request=DrainRequest, responses=AgentBody)
     def post(self, request: Request, agent_id: UUID) -> Response:
         """Start draining: no new sessions start, and running ones continue, until ``ends_at`` if given."""
-        agent = self.find()
-        body = DrainRequest(data=request.data)
-        body.is_valid(raise_exception=True)
-        start_drain(user_of(request), agent, now=timezone.now(), ends_at=body.validated_data["ends_at"])
-        return self.answer()
+        agent = self.get_object()
+        values = values_of(DrainRequest, request.data)
+        start_drain(self.user, agent, now=timezone.now(), ends_at=values["ends_at"])
+        return self.shown()
 
-    @extend_schema(request=None, responses=AgentBody)
+    @extend_schema(request=None, responses={200: AgentBody})
     def delete(self, request: Request, agent_id: UUID) -> Response:
         """Cancel the drain; 409 if the agent is not draining."""
-        cancel_drain(user_of(request), self.find())
-        return self.answer()
+        cancel_drain(self.user, self.get_object())
+        return self.shown()
 
 
 class AgentEnd(AgentView):
@@ -167,8 +153,8 @@ class AgentEnd(AgentView):
     @extend_schema(request=None, responses=AgentBody)
     def post(self, request: Request, agent_id: UUID) -> Response:
         """Remove the agent, which ends its sessions. 409 while it is reachable and runs sessions."""
-        retire_agent(user_of(request), self.find(), now=timezone.now())
-        return self.answer()
+        retire_agent(self.user, self.get_object(), now=timezone.now())
+        return self.shown()
 
 
 class AgentCredential(AgentView):
@@ -177,36 +163,30 @@ class AgentCredential(AgentView):
     @extend_schema(request=None, responses={201: NewJoinTokenBody})
     def post(self, request: Request, agent_id: UUID) -> Response:
         """Create a join token with which only this agent gets a new credential. It is valid once, within a day."""
-        agent = self.find()
-        return _new_token(renew_credential(user_of(request), agent, now=timezone.now()), name=agent.name)
+        agent = self.get_object()
+        return _new_token(renew_credential(self.user, agent, now=timezone.now()), name=agent.name)
 
-    @extend_schema(request=None, responses=AgentBody)
+    @extend_schema(request=None, responses={200: AgentBody})
     def delete(self, request: Request, agent_id: UUID) -> Response:
         """Revoke the credential: the agent is rejected and becomes unreachable."""
-        revoke_credential(user_of(request), self.find(), now=timezone.now())
-        return self.answer()
+        revoke_credential(self.user, self.get_object(), now=timezone.now())
+        return self.shown()
 
 
-class JoinTokenList(ListAPIView[JoinToken]):
+class JoinTokenList(ResourceView[JoinToken], ListAPIView[JoinToken]):
     """Join tokens, for superadmins; creates one."""
 
     token_scopes = (Scope.ADMIN,)
-    queryset = JoinToken.objects.none()
+    queryset = JoinToken.objects.select_related("resource_group", "agent")
     serializer_class = JoinTokenBody
     pagination_class = NewestFirst
-
-    def get_queryset(self) -> QuerySet[JoinToken]:
-        """Return the visible tokens."""
-        return JoinToken.objects.visible_to(user_of(self.request)).select_related("resource_group", "agent")
 
     @extend_schema(request=JoinTokenRequest, responses={201: NewJoinTokenBody})
     def post(self, request: Request) -> Response:
         """Create a token; its text is only in this response."""
         actor = superadmin_of(request)
-        body = JoinTokenRequest(data=request.data)
-        body.is_valid(raise_exception=True)
-        values = dict(body.validated_data)
-        group = _group(values.pop("resource_group"))
+        values = values_of(JoinTokenRequest, request.data)
+        group = group_named(values.pop("resource_group"))
         text = make_join_token(actor, group, now=timezone.now(), **values)
         return _new_token(text, name_prefix=values.get("name_prefix", ""))
 
@@ -222,15 +202,6 @@ class JoinTokenDetail(GenericAPIView[JoinToken]):
         """Revoke the token; agents that joined with it stay."""
         revoke_join_token(user_of(request), join_token_id)
         return Response(status=status.HTTP_204_NO_CONTENT)
-
-
-def _group(name: str) -> ResourceGroup:
-    found = ResourceGroup.objects.filter(name=name).first()
-    if found is None:
-        raise UserError(
-            "Resource group {name} not found.", name=repr(name), field="resource_group", code="unknown-resource-group"
-        )
-    return found
 
 
 def _new_token(text: str, **named: str) -> Response:

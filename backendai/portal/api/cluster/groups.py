@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers, status
@@ -20,8 +19,11 @@ from backendai.domain.accounts.scopes import Scope
 from backendai.domain.cluster.groups.changes import change_group, create_group, delete_group
 from backendai.domain.cluster.models import ResourceGroup
 from backendai.domain.planning.amounts.free import GroupRoom, room_in
-from backendai.portal.api.frame.authentication import superadmin_of, user_of
+from backendai.portal.api.frame.authentication import superadmin_of
 from backendai.portal.api.frame.paging import ByName
+from backendai.portal.api.frame.parsing import values_of
+from backendai.portal.api.frame.versions import VersionedView
+from backendai.portal.api.frame.views import ResourceView
 from backendai.portal.api.other_bodies import ResourceGroupBody
 
 
@@ -57,17 +59,20 @@ class GroupSettingsBody(serializers.ModelSerializer[ResourceGroup]):
         return super().to_internal_value(data)
 
 
-class ResourceGroupList(ListAPIView[ResourceGroup]):
-    """Resource groups with their free resources."""
+class ResourceGroupView(ResourceView[ResourceGroup]):
+    """The base of the views of resource groups."""
 
     token_scopes = (Scope.ADMIN,)
-    queryset = ResourceGroup.objects.none()
+    queryset = ResourceGroup.objects.all()
     serializer_class = ResourceGroupBody
-    pagination_class = ByName
+    lookup_field = "name"
+    lookup_url_kwarg = "group"
 
-    def get_queryset(self) -> QuerySet[ResourceGroup]:
-        """Return the groups that are available to the user."""
-        return ResourceGroup.objects.visible_to(user_of(self.request))
+
+class ResourceGroupList(ResourceGroupView, ListAPIView[ResourceGroup]):
+    """Resource groups with their free resources."""
+
+    pagination_class = ByName
 
     def paginate_queryset(self, queryset: Any) -> Any:
         """Return one page of groups with their totals, in four queries."""
@@ -77,23 +82,17 @@ class ResourceGroupList(ListAPIView[ResourceGroup]):
     def post(self, request: Request) -> Response:
         """Create a group; superadmins only."""
         actor = superadmin_of(request)
-        body = GroupSettingsBody(data=request.data)
-        body.is_valid(raise_exception=True)
-        group = create_group(actor, body.validated_data)
+        values = values_of(GroupSettingsBody, request.data)
+        group = create_group(actor, values)
         return Response(GroupSettingsBody(group).data, status=status.HTTP_201_CREATED)
 
 
-class ResourceGroupDetail(GenericAPIView[ResourceGroup]):
+class ResourceGroupDetail(ResourceGroupView):
     """One resource group."""
-
-    token_scopes = (Scope.ADMIN,)
-    serializer_class = ResourceGroupBody
-    filter_backends: list[Any] = []
 
     def get(self, request: Request, group: str) -> Response:
         """Return the group with its free resources."""
-        found = get_object_or_404(ResourceGroup.objects.visible_to(user_of(request)), name=group)
-        return Response(_body(room_in([found])[0]))
+        return Response(_body(room_in([self.get_object()])[0]))
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, group: str) -> Response:
@@ -103,12 +102,13 @@ class ResourceGroupDetail(GenericAPIView[ResourceGroup]):
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
-class ResourceGroupSettings(GenericAPIView[ResourceGroup]):
+class ResourceGroupSettings(VersionedView, GenericAPIView[ResourceGroup]):
     """The settings of one group."""
+
+    versioned = (ResourceGroup, "name")
 
     token_scopes = (Scope.ADMIN,)
     serializer_class = GroupSettingsBody
-    filter_backends: list[Any] = []
 
     def get(self, request: Request, group: str) -> Response:
         """Return all settings of the group."""

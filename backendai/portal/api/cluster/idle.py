@@ -20,11 +20,13 @@ from backendai.domain.accounts.scopes import Scope
 from backendai.domain.cluster.idle.checkers import Places, delete_checker, places_of, write_checker
 from backendai.domain.cluster.models import IdleChecker, ResourceGroup
 from backendai.domain.compute.models import ComputeSession
-from backendai.domain.compute.services.life.idle import extend_idle
+from backendai.domain.compute.services.life.idle_extension import extend_idle
 from backendai.domain.planning.idle.checks import checks_of
 from backendai.portal.api.frame.authentication import user_of
 from backendai.portal.api.frame.paging import ByName
 from backendai.portal.api.frame.parsing import LengthField, StrictSerializer
+from backendai.portal.api.frame.versions import VersionedView
+from backendai.scheduler.idle_kinds import kind_choices
 
 _Names = {"type": "array", "items": {"type": "string"}}
 _LISTS = ("groups", "projects", "except_groups", "except_projects")
@@ -45,7 +47,7 @@ class CheckerChange(StrictSerializer):
 
     name = serializers.CharField(max_length=64, required=False)
     description = serializers.CharField(max_length=255, required=False, allow_blank=True)
-    kind = serializers.ChoiceField(choices=IdleChecker.Kind.choices, required=False)
+    kind = serializers.ChoiceField(choices=kind_choices(), required=False)
     is_active = serializers.BooleanField(required=False)
     limit = LengthField(required=False)
     grace = LengthField(required=False)
@@ -68,20 +70,37 @@ class CheckerRequest(CheckerChange):
     """A new idle checker. It applies only to the groups and projects that the request names."""
 
     name = serializers.CharField(max_length=64)
-    kind = serializers.ChoiceField(choices=IdleChecker.Kind.choices)
+    kind = serializers.ChoiceField(choices=kind_choices())
     limit = LengthField()
+
+
+@extend_schema_field(_Names)
+class PlacesField(serializers.ReadOnlyField):
+    """The places where a checker applies, or where it does not, by a column of its bindings."""
+
+    def __init__(self, column: str, *, applies: bool = True) -> None:
+        super().__init__(source="bindings")
+        self._column, self._applies = column, applies
+
+    def to_representation(self, bindings: Any) -> list[str]:
+        """Return the names of groups, or the IDs of projects."""
+        return [
+            str(place)
+            for row in bindings.all()
+            if row.applies == self._applies and (place := getattr(row, self._column))
+        ]
 
 
 class CheckerBody(serializers.ModelSerializer[IdleChecker]):
     """An idle checker, with the groups and projects to which it applies."""
 
     thresholds = serializers.SerializerMethodField()
-    session_types = serializers.SerializerMethodField()
+    session_types = serializers.ListField(child=serializers.CharField(), read_only=True)
     is_site_wide = serializers.SerializerMethodField()
-    groups = serializers.SerializerMethodField()
-    projects = serializers.SerializerMethodField()
-    except_groups = serializers.SerializerMethodField()
-    except_projects = serializers.SerializerMethodField()
+    groups = PlacesField("resource_group")
+    projects = PlacesField("project_id")
+    except_groups = PlacesField("resource_group", applies=False)
+    except_projects = PlacesField("project_id", applies=False)
 
     class Meta:
         model = IdleChecker
@@ -96,46 +115,23 @@ class CheckerBody(serializers.ModelSerializer[IdleChecker]):
         """Return the thresholds in per cent, by slot."""
         return dict(checker.thresholds)
 
-    @extend_schema_field(_Names)
-    def get_session_types(self, checker: IdleChecker) -> list[str]:
-        """Return the types of sessions that the idle checker applies to."""
-        return list(checker.session_types)
-
     def get_is_site_wide(self, checker: IdleChecker) -> bool:
         """Return whether the idle checker applies to the whole site."""
         return any(row.applies and not (row.resource_group or row.project) for row in checker.bindings.all())
-
-    @extend_schema_field(_Names)
-    def get_groups(self, checker: IdleChecker) -> list[str]:
-        """Return the names of the resource groups to which the idle checker applies."""
-        return [row.resource_group.name for row in checker.bindings.all() if row.applies and row.resource_group]
-
-    @extend_schema_field(_Names)
-    def get_projects(self, checker: IdleChecker) -> list[str]:
-        """Return the IDs of the projects to which the idle checker applies."""
-        return [str(row.project_id) for row in checker.bindings.all() if row.applies and row.project]
-
-    @extend_schema_field(_Names)
-    def get_except_groups(self, checker: IdleChecker) -> list[str]:
-        """Return the names of the excluded resource groups."""
-        return [row.resource_group.name for row in checker.bindings.all() if not row.applies and row.resource_group]
-
-    @extend_schema_field(_Names)
-    def get_except_projects(self, checker: IdleChecker) -> list[str]:
-        """Return the IDs of the excluded projects."""
-        return [str(row.project_id) for row in checker.bindings.all() if not row.applies and row.project]
 
 
 class IdleCheckBody(serializers.Serializer[Any]):
     """The result of one idle checker for a session."""
 
-    checker = serializers.IntegerField(help_text="ID, for ``extend``.")
-    name = serializers.CharField()
-    kind = serializers.CharField()
-    verdict = serializers.ChoiceField(choices=["keep", "warn", "collect"])
-    code = serializers.CharField(help_text="The reason as a code, such as in-use, grace, not-measured, near-end.")
+    checker = serializers.IntegerField(source="checker.pk", help_text="ID, for ``extend``.")
+    name = serializers.CharField(source="checker.name")
+    kind = serializers.CharField(source="checker.kind")
+    verdict = serializers.ChoiceField(source="finding.verdict", choices=["keep", "warn", "collect"])
+    code = serializers.CharField(
+        source="finding.code", help_text="The reason as a code, such as in-use, grace, not-measured, near-end."
+    )
     ends_at = serializers.DateTimeField(
-        allow_null=True, help_text="When the session ends if nothing changes; null: not known."
+        source="finding.due_at", allow_null=True, help_text="When the session ends if nothing changes; null: not known."
     )
     remaining_seconds = serializers.IntegerField(allow_null=True)
     warned_at = serializers.DateTimeField(allow_null=True)
@@ -148,7 +144,7 @@ class IdleCheckBody(serializers.Serializer[Any]):
     )
     measured_percent = serializers.DictField(child=serializers.FloatField(), help_text="Average utilization by slot.")
     threshold_percent = serializers.DictField(child=serializers.FloatField())
-    match = serializers.CharField()
+    match = serializers.CharField(source="checker.match")
     message = serializers.CharField(help_text="The warning to the owner; empty: none.")
     extensions_left = serializers.IntegerField()
     extension_seconds = serializers.IntegerField()
@@ -172,11 +168,11 @@ def merged_places(checker: IdleChecker | None, data: dict[str, Any]) -> Places |
 
     Omitted ones get the checker's current values. Returns None if the request has no places.
     """
-    said = {name: data.pop(name) for name in ("is_site_wide", *_LISTS) if name in data}
+    names = ("is_site_wide", *_LISTS)
+    said = {name: data.pop(name) for name in names if name in data}
     if not said:
         return None
     now = places_of(checker) if checker is not None else Places()
-    names = ("is_site_wide", *_LISTS)
     return Places(*(said.get(name, getattr(now, name)) for name in names))
 
 
@@ -205,8 +201,10 @@ class IdleCheckerList(ListAPIView[IdleChecker]):
         return Response(_body(request, made.pk), status=status.HTTP_201_CREATED)
 
 
-class IdleCheckerDetail(GenericAPIView[IdleChecker]):
+class IdleCheckerDetail(VersionedView, GenericAPIView[IdleChecker]):
     """One idle checker."""
+
+    versioned = (IdleChecker, "pk")
 
     queryset = IdleChecker.objects.none()
     serializer_class = CheckerBody
@@ -282,5 +280,5 @@ def _session(request: Request, session_id: UUID) -> ComputeSession:
 
 def _checks(session: ComputeSession) -> Any:
     checks = checks_of(session, now=timezone.now())
-    ends = [check.ends_at for check in checks if check.warned_at and check.ends_at]
+    ends = [check.finding.due_at for check in checks if check.warned_at and check.finding.due_at]
     return IdleChecksBody({"ends_at": min(ends, default=None), "results": checks}).data

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers, status
-from rest_framework.generics import GenericAPIView, ListAPIView, RetrieveAPIView
+from rest_framework.generics import ListAPIView, RetrieveAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -19,9 +18,10 @@ from backendai.domain.activity.models import BackgroundJob
 from backendai.domain.catalog.builds import retry_build
 from backendai.domain.catalog.services import BUILD_JOB
 from backendai.domain.catalog.tags import try_removal_again
-from backendai.portal.api.frame.authentication import superadmin_of, user_of
-from backendai.portal.api.frame.filters import JobFilter, RequestedFilters
+from backendai.portal.api.frame.authentication import superadmin_of
+from backendai.portal.api.frame.filters import JobFilter
 from backendai.portal.api.frame.paging import NewestFirst
+from backendai.portal.api.frame.views import ResourceView
 
 
 class JobBody(serializers.ModelSerializer[BackgroundJob]):
@@ -39,48 +39,39 @@ class JobBody(serializers.ModelSerializer[BackgroundJob]):
         read_only_fields = fields
 
 
-class JobList(ListAPIView[BackgroundJob]):
-    """The user's background jobs; superadmins see all."""
+class JobView(ResourceView[BackgroundJob]):
+    """The base of the views of background jobs."""
 
-    queryset = BackgroundJob.objects.none()
-    serializer_class = JobBody
-    pagination_class = NewestFirst
-    filter_backends = [RequestedFilters]
-    filterset_class = JobFilter
-
-    def get_queryset(self) -> QuerySet[BackgroundJob]:
-        """Return the visible jobs."""
-        return BackgroundJob.objects.visible_to(user_of(self.request))
-
-
-class JobDetail(RetrieveAPIView[BackgroundJob]):
-    """One background job."""
-
-    queryset = BackgroundJob.objects.none()
+    queryset = BackgroundJob.objects.all()
     serializer_class = JobBody
     lookup_url_kwarg = "job_id"
 
-    def get_queryset(self) -> QuerySet[BackgroundJob]:
-        """Return the visible jobs."""
-        return BackgroundJob.objects.visible_to(user_of(self.request))
+
+class JobList(JobView, ListAPIView[BackgroundJob]):
+    """The user's background jobs; superadmins see all."""
+
+    pagination_class = NewestFirst
+    filterset_class = JobFilter
 
 
-class JobCancel(GenericAPIView[BackgroundJob]):
+class JobDetail(JobView, RetrieveAPIView[BackgroundJob]):
+    """One background job."""
+
+
+class JobCancel(JobView):
     """Cancelling a background job."""
 
-    serializer_class = JobBody
     token_scopes = (Scope.SESSIONS,)
 
     @extend_schema(request=None, responses=JobBody)
     def post(self, request: Request, job_id: UUID) -> Response:
         """Request the cancellation; the worker stops at its next step. 409 if the job has ended."""
-        return Response(JobBody(cancel_job(user_of(request), job_id, now=timezone.now())).data)
+        return self.answer(cancel_job(self.user, job_id, now=timezone.now()))
 
 
-class JobRetry(GenericAPIView[BackgroundJob]):
+class JobRetry(JobView):
     """Retrying a failed job; superadmins only."""
 
-    serializer_class = JobBody
     token_scopes = (Scope.ADMIN,)
 
     @extend_schema(request=None, responses={202: JobBody})
@@ -93,5 +84,4 @@ class JobRetry(GenericAPIView[BackgroundJob]):
         user = superadmin_of(request)
         job = get_object_or_404(BackgroundJob, pk=job_id)
         retry = retry_build if job.kind == BUILD_JOB else try_removal_again
-        again = retry(user, job, now=timezone.now())
-        return Response(JobBody(again).data, status=status.HTTP_202_ACCEPTED)
+        return self.answer(retry(user, job, now=timezone.now()), status.HTTP_202_ACCEPTED)

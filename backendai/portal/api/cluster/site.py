@@ -1,11 +1,10 @@
-"""Settings of the whole site: slot types, settings and announcements."""
+"""Settings of the whole site: slot types and settings."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from django.core.exceptions import ValidationError
-from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema
@@ -18,12 +17,12 @@ from backendai.base.core.errors import UserError
 from backendai.base.core.slots import parse_amount
 from backendai.domain.accounts.scopes import Scope
 from backendai.domain.cluster.groups.session_network import LARGEST_BUNDLE
-from backendai.domain.cluster.models import Announcement, SlotType
-from backendai.domain.cluster.site import announcements, change_site, stored_settings
+from backendai.domain.cluster.models import SlotType
+from backendai.domain.cluster.site import change_site, stored_settings
 from backendai.domain.cluster.slot_types import change_slot_type
-from backendai.portal.api.frame.authentication import superadmin_of, user_of
+from backendai.portal.api.frame.authentication import superadmin_of
 from backendai.portal.api.frame.paging import ByRank
-from backendai.portal.api.frame.parsing import AmountsField, StrictSerializer
+from backendai.portal.api.frame.parsing import AmountsField, StrictSerializer, values_of
 
 
 class SlotTypeBody(serializers.ModelSerializer[SlotType]):
@@ -77,26 +76,12 @@ class SettingsBody(StrictSerializer):
     session_no_proxy = serializers.ListField(child=serializers.CharField(), required=False)
 
 
-class AnnouncementBody(serializers.ModelSerializer[Announcement]):
-    """An announcement at the top of every page."""
-
-    tone = serializers.CharField()
-
-    class Meta:
-        model = Announcement
-        fields = ["id", "text", "tone", "starts_at", "ends_at"]
-        read_only_fields = fields
-
-
 class SlotTypeList(ListAPIView[SlotType]):
     """The slot types."""
 
+    queryset = SlotType.objects.all()
     serializer_class = SlotTypeBody
     pagination_class = ByRank
-
-    def get_queryset(self) -> QuerySet[SlotType]:
-        """Return all slot types."""
-        return SlotType.objects.all()
 
 
 class SlotTypeDetail(GenericAPIView[SlotType]):
@@ -104,7 +89,6 @@ class SlotTypeDetail(GenericAPIView[SlotType]):
 
     serializer_class = SlotTypeBody
     token_scopes = (Scope.ADMIN,)
-    filter_backends: list[Any] = []
 
     def get(self, request: Request, slot: str) -> Response:
         """Return the slot type."""
@@ -115,9 +99,7 @@ class SlotTypeDetail(GenericAPIView[SlotType]):
         """Change how the slot type is displayed and allocated; superadmins only."""
         actor = superadmin_of(request)
         found = get_object_or_404(SlotType, name=slot)
-        body = SlotTypeChange(data=request.data)
-        body.is_valid(raise_exception=True)
-        values = dict(body.validated_data)
+        values = values_of(SlotTypeChange, request.data)
         if "step" in values:
             values["quantum"] = parse_amount("step", values.pop("step"), field="step")
         try:
@@ -134,7 +116,6 @@ class SiteSettingsView(GenericAPIView[Any]):
 
     serializer_class = SettingsBody
     token_scopes = (Scope.ADMIN,)
-    filter_backends: list[Any] = []
 
     def get(self, request: Request) -> Response:
         """Return all settings; superadmins only."""
@@ -145,20 +126,6 @@ class SiteSettingsView(GenericAPIView[Any]):
     def patch(self, request: Request) -> Response:
         """Change the given settings; they apply from now on."""
         actor = superadmin_of(request)
-        body = SettingsBody(data=request.data)
-        body.is_valid(raise_exception=True)
-        change_site(actor, body.validated_data, now=timezone.now())
+        values = values_of(SettingsBody, request.data)
+        change_site(actor, values, now=timezone.now())
         return Response(stored_settings())
-
-
-class AnnouncementList(GenericAPIView[Any]):
-    """The announcements of administrators."""
-
-    serializer_class = AnnouncementBody
-    filter_backends: list[Any] = []
-
-    @extend_schema(responses=AnnouncementBody(many=True))
-    def get(self, request: Request) -> Response:
-        """Return the current announcements, the newest first."""
-        user_of(request)
-        return Response([AnnouncementBody(one).data for one in announcements(timezone.now())])

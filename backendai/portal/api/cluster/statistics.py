@@ -17,7 +17,7 @@ from rest_framework.response import Response
 from backendai.base.core.csv_cells import csv_lines
 from backendai.domain.usage.statistics import GROUPINGS, Line, Statistics, statistics
 from backendai.portal.api.frame.authentication import user_of
-from backendai.portal.api.frame.parsing import BoundedSerializer, DayField
+from backendai.portal.api.frame.parsing import BoundedSerializer, DayField, values_of
 
 
 class StatisticsQuery(BoundedSerializer):
@@ -55,14 +55,11 @@ class StatisticsView(GenericAPIView[Any]):
     """Allocations over time: everybody's for superadmins, the domain's for its admins, otherwise the user's own."""
 
     serializer_class = StatisticsBody
-    filter_backends: list[Any] = []
 
     @extend_schema(parameters=[StatisticsQuery], responses=StatisticsBody)
     def get(self, request: Request) -> HttpResponseBase:
         """Return the hours by slot of each user, project, domain, resource group or day."""
-        query = StatisticsQuery(data=request.query_params)
-        query.is_valid(raise_exception=True)
-        asked = query.validated_data
+        asked = values_of(StatisticsQuery, request.query_params)
         last = asked.get("last") or timezone.now().date()
         found = statistics(user_of(request), first=asked.get("first"), last=last, by=asked["by"])
         if asked["as_file"] == "csv":

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from backendai.domain.compute.spec import MountRequest
 from backendai.domain.compute.status import ClusterMode
 from backendai.domain.serving.models import MOST_REPLICAS, EndpointToken, Revision, ScalingRecord
 from backendai.domain.serving.presentation import EndpointSummary
 from backendai.domain.serving.reading import ObservedReplica
 from backendai.domain.serving.spec import EndpointSpec, RevisionSpec
 from backendai.portal.api.frame.parsing import AmountsField, MomentField, StrictSerializer
-from backendai.portal.api.sessions.launch_bodies import MountBody
+from backendai.portal.api.sessions.launch_request import MountsField
 from backendai.scheduler.serving.health import Health
 
 _Reason = {"type": "object", "properties": {
@@ -55,11 +53,11 @@ class RevisionRequest(StrictSerializer):
         allow_blank=True,
         help_text="The model name at the common address; empty: the endpoint's name.",
     )
-    mounts = MountBody(many=True, default=list, help_text="Folders with model files; mounted read-only.")
+    mounts = MountsField(default=list, help_text="Folders with model files; mounted read-only.")
 
     def spec(self) -> RevisionSpec:
         """Return the requested revision."""
-        return _revision_spec(self.validated_data)
+        return RevisionSpec(**self.validated_data)
 
 
 class RevisionUpdate(RevisionRequest):
@@ -71,7 +69,7 @@ class RevisionUpdate(RevisionRequest):
 
     def spec(self) -> RevisionSpec:
         """Return the requested revision."""
-        return _revision_spec({name: value for name, value in self.validated_data.items() if name != "allow_gap"})
+        return RevisionSpec(**{name: value for name, value in self.validated_data.items() if name != "allow_gap"})
 
 
 class EndpointRequest(RevisionRequest):
@@ -106,7 +104,7 @@ class EndpointRequest(RevisionRequest):
         """Return the requested endpoint."""
         of_revision = RevisionRequest().fields.keys()
         values = dict(self.validated_data)
-        revision = _revision_spec({name: values.pop(name) for name in of_revision})
+        revision = RevisionSpec(**{name: values.pop(name) for name in of_revision})
         return EndpointSpec(revision=revision, **values)
 
 
@@ -284,7 +282,3 @@ def reason_body(reason: Any) -> dict[str, Any]:
     """Return a reason as JSON values."""
     until = timezone.localtime(reason.until).isoformat() if reason.until else None
     return {"code": reason.code, "message": reason.message, "data": dict(reason.data), "until": until}
-
-
-def _revision_spec(values: Mapping[str, Any]) -> RevisionSpec:
-    return RevisionSpec(**{**values, "mounts": [MountRequest(**one) for one in values["mounts"]]})

@@ -3,13 +3,12 @@
 from django.urls import path
 
 from backendai.portal.api.endpoints import access as endpoint_access
-from backendai.portal.api.endpoints import previews as endpoint_previews
 from backendai.portal.api.endpoints import views as endpoints
 
 _ONE = "endpoints/<uuid:endpoint_id>/"
 urlpatterns = [
     path("endpoints/", endpoints.EndpointList.as_view(), name="endpoints"),
-    path("endpoint-preview/", endpoint_previews.EndpointPreview.as_view(), name="endpoint-preview"),
+    path("endpoint-preview/", endpoints.EndpointPreview.as_view(), name="endpoint-preview"),
     path(_ONE, endpoints.EndpointDetail.as_view(), name="endpoint"),
     path(f"{_ONE}start/", endpoints.EndpointStart.as_view(), name="endpoint-start"),
     path(f"{_ONE}stop/", endpoints.EndpointStop.as_view(), name="endpoint-stop"),

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
-from django.db.models import QuerySet
-from django.shortcuts import get_object_or_404
+from django.db.models import Model
 from django.utils import timezone
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import extend_schema
 from rest_framework import status
-from rest_framework.generics import GenericAPIView, ListAPIView
+from rest_framework.generics import ListAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from backendai.domain.accounts.scopes import Scope
 from backendai.domain.serving.models import DesiredState, Endpoint, Revision, ScalingRecord
 from backendai.domain.serving.presentation import EndpointSummary, points_of, shown
+from backendai.domain.serving.previewing import preview_endpoint
 from backendai.domain.serving.services.endpoints import (
     change_endpoint,
     create_endpoint,
@@ -37,194 +37,167 @@ from backendai.portal.api.endpoints.bodies import (
     ScalingRecordBody,
     reason_body,
 )
-from backendai.portal.api.frame.authentication import user_of
-from backendai.portal.api.frame.idempotency import idempotency_key
-from backendai.portal.api.frame.paging import ByName, NewestFirst
-from backendai.portal.api.frame.parsing import StrictSerializer
+from backendai.portal.api.frame.paging import ByName, NewestFirst, OnePage, only_page
+from backendai.portal.api.frame.parsing import StrictSerializer, body_of, values_of
+from backendai.portal.api.frame.versions import VersionedView
+from backendai.portal.api.frame.views import PartView, ResourceView
 
-KEY = OpenApiParameter("Idempotency-Key", str, OpenApiParameter.HEADER, description="Sent again, it creates nothing.")
 _HOUR = timedelta(hours=1)
+M = TypeVar("M", bound=Model)
 
 
-class EndpointList(ListAPIView[Endpoint]):
-    """The visible endpoints; creates one."""
+class EndpointView(ResourceView[Endpoint]):
+    """The base of the views of endpoints that are not deleted."""
 
-    queryset = Endpoint.objects.none()
-    serializer_class = EndpointBody
-    pagination_class = ByName
-    filter_backends: list[Any] = []
+    queryset = Endpoint.objects.live().select_related("resource_group", "owner")
+    serializer_class: type[Any] = EndpointBody
+    lookup_url_kwarg = "endpoint_id"
     token_scopes = (Scope.SESSIONS,)
 
-    def get_queryset(self) -> QuerySet[Endpoint]:
-        """Return the endpoints that are not deleted."""
-        return Endpoint.objects.visible_to(user_of(self.request)).live().order_by()
+    def summary(self) -> EndpointSummary:
+        """Return the endpoint in the address with its current state."""
+        return shown([self.get_object()], timezone.now())[0]
+
+
+class EndpointPartView(PartView[M]):
+    """The base of the views of rows that belong to an endpoint."""
+
+    owner_view = EndpointView
+    owner_field = "endpoint"
+    token_scopes = (Scope.SESSIONS,)
+
+
+class EndpointList(EndpointView, ListAPIView[Endpoint]):
+    """The visible endpoints; creates one."""
+
+    queryset = Endpoint.objects.live().order_by()
+    pagination_class = ByName
 
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """Return a page of endpoints with their current state."""
         page = self.paginate_queryset(self.get_queryset()) or []
         return self.get_paginated_response(EndpointBody(shown(page, timezone.now()), many=True).data)
 
-    @extend_schema(
-        request=EndpointRequest,
-        responses={201: EndpointBody},
-        parameters=[
-            OpenApiParameter(
-                "Idempotency-Key", str, OpenApiParameter.HEADER, description="Sent again, it creates nothing."
-            )
-        ],
-    )
+    @extend_schema(request=EndpointRequest, responses={201: EndpointBody})
     def post(self, request: Request) -> Response:
-        """Create an endpoint, or return the one that was created under the same idempotency key."""
-        body = _checked(EndpointRequest, request)
-        made = create_endpoint(user_of(request), body.endpoint_spec(), idempotency_key=idempotency_key(request))
+        """Create an endpoint."""
+        body = body_of(EndpointRequest, request.data)
+        made = create_endpoint(self.user, body.endpoint_spec())
         return Response(_body(made), status=status.HTTP_201_CREATED)
 
 
-class EndpointDetail(GenericAPIView[Endpoint]):
+class EndpointDetail(VersionedView, EndpointView):
     """One endpoint."""
 
-    serializer_class = EndpointBody
-    token_scopes = (Scope.SESSIONS,)
-    filter_backends: list[Any] = []
+    versioned = (Endpoint, "pk")
 
     def get(self, request: Request, endpoint_id: UUID) -> Response:
         """Return the endpoint with its current state."""
-        return Response(_body(_endpoint(request, endpoint_id)))
+        return Response(_body(self.get_object()))
 
     @extend_schema(request=EndpointChange, responses=EndpointBody)
     def patch(self, request: Request, endpoint_id: UUID) -> Response:
         """Change limits, number of replicas or access of the endpoint."""
-        endpoint = _endpoint(request, endpoint_id)
-        body = _checked(EndpointChange, request)
-        change_endpoint(endpoint, user_of(request), **body.validated_data)
+        endpoint = self.get_object()
+        change_endpoint(endpoint, self.user, **values_of(EndpointChange, request.data))
         return Response(_body(endpoint))
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, endpoint_id: UUID) -> Response:
         """Delete the endpoint; its replicas end when their open requests are answered."""
-        set_wish(_endpoint(request, endpoint_id), user_of(request), DesiredState.DELETED)
+        set_wish(self.get_object(), self.user, DesiredState.DELETED)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
-class EndpointStart(GenericAPIView[Endpoint]):
+class EndpointStart(EndpointView):
     """Starting a stopped endpoint."""
-
-    serializer_class = EndpointBody
-    token_scopes = (Scope.SESSIONS,)
 
     @extend_schema(request=None, responses=EndpointBody)
     def post(self, request: Request, endpoint_id: UUID) -> Response:
         """Start the endpoint."""
-        endpoint = _endpoint(request, endpoint_id)
-        set_wish(endpoint, user_of(request), DesiredState.RUN)
+        endpoint = self.get_object()
+        set_wish(endpoint, self.user, DesiredState.RUN)
         return Response(_body(endpoint))
 
 
-class EndpointStop(GenericAPIView[Endpoint]):
+class EndpointStop(EndpointView):
     """Stopping an endpoint."""
-
-    serializer_class = EndpointBody
-    token_scopes = (Scope.SESSIONS,)
 
     @extend_schema(request=None, responses=EndpointBody)
     def post(self, request: Request, endpoint_id: UUID) -> Response:
         """Stop the endpoint: it keeps its address, and its replicas end."""
-        endpoint = _endpoint(request, endpoint_id)
-        set_wish(endpoint, user_of(request), DesiredState.STOPPED)
+        endpoint = self.get_object()
+        set_wish(endpoint, self.user, DesiredState.STOPPED)
         return Response(_body(endpoint))
 
 
-class EndpointRetry(GenericAPIView[Endpoint]):
+class EndpointRetry(EndpointView):
     """Retrying failed starts of an endpoint."""
-
-    serializer_class = EndpointBody
-    token_scopes = (Scope.SESSIONS,)
 
     @extend_schema(request=None, responses=EndpointBody)
     def post(self, request: Request, endpoint_id: UUID) -> Response:
         """Start a replica now, without the pause after a failed start."""
-        endpoint = _endpoint(request, endpoint_id)
-        retry_now(endpoint, user_of(request))
+        endpoint = self.get_object()
+        retry_now(endpoint, self.user)
         return Response(_body(endpoint))
 
 
-class EndpointRevisions(ListAPIView[Revision]):
+class EndpointRevisions(EndpointPartView[Revision], ListAPIView[Revision]):
     """The revisions of an endpoint; creates one."""
 
-    queryset = Revision.objects.none()
+    queryset = Revision.objects.select_related("image")
     serializer_class = RevisionBody
     pagination_class = NewestFirst
-    filter_backends: list[Any] = []
-    token_scopes = (Scope.SESSIONS,)
-
-    def get_queryset(self) -> QuerySet[Revision]:
-        """Return the revisions of a visible endpoint."""
-        if getattr(self, "swagger_fake_view", False):
-            return Revision.objects.none()
-        return _endpoint(self.request, self.kwargs["endpoint_id"]).revisions.select_related("image").order_by()
 
     @extend_schema(request=RevisionUpdate, responses={201: RevisionBody})
     def post(self, request: Request, endpoint_id: UUID) -> Response:
         """Create a new revision; it replaces the current one step by step, and is rolled back if it fails."""
-        endpoint = _endpoint(request, endpoint_id)
-        body = _checked(RevisionUpdate, request)
+        endpoint, body = self.owner(), body_of(RevisionUpdate, request.data)
         gap = body.validated_data["allow_gap"]
-        revision = update_endpoint(endpoint, user_of(request), body.spec(), allow_gap=gap)
-        return Response(RevisionBody(revision).data, status=status.HTTP_201_CREATED)
+        revision = update_endpoint(endpoint, self.user, body.spec(), allow_gap=gap)
+        return self.answer(revision, status.HTTP_201_CREATED)
 
 
-class EndpointRollBack(GenericAPIView[Endpoint]):
+class EndpointRollBack(EndpointView):
     """Returning to an earlier revision."""
-
-    serializer_class = EndpointBody
-    token_scopes = (Scope.SESSIONS,)
 
     @extend_schema(request=RollBackRequest, responses=EndpointBody)
     def post(self, request: Request, endpoint_id: UUID) -> Response:
         """Replace the current revision with an earlier one."""
-        endpoint = _endpoint(request, endpoint_id)
-        body = _checked(RollBackRequest, request)
-        roll_back(endpoint, user_of(request), body.validated_data["revision"])
+        endpoint = self.get_object()
+        roll_back(endpoint, self.user, values_of(RollBackRequest, request.data)["revision"])
         return Response(_body(endpoint))
 
 
-class EndpointReplicas(GenericAPIView[Any]):
+class EndpointReplicas(EndpointView):
     """The replicas of an endpoint."""
 
     serializer_class = ReplicaBody
-    filter_backends: list[Any] = []
+    pagination_class = OnePage
 
     @extend_schema(responses=ReplicaBody(many=True))
     def get(self, request: Request, endpoint_id: UUID) -> Response:
         """Return the replicas that have not ended; at most 100."""
-        return Response(ReplicaBody(_shown(_endpoint(request, endpoint_id)).replicas, many=True).data)
+        return only_page(ReplicaBody(self.summary().replicas, many=True).data)
 
 
-class EndpointHistory(ListAPIView[ScalingRecord]):
+class EndpointHistory(EndpointPartView[ScalingRecord], ListAPIView[ScalingRecord]):
     """The scaling decisions of an endpoint."""
 
-    queryset = ScalingRecord.objects.none()
+    queryset = ScalingRecord.objects.all()
     serializer_class = ScalingRecordBody
     pagination_class = NewestFirst
-    filter_backends: list[Any] = []
-
-    def get_queryset(self) -> QuerySet[ScalingRecord]:
-        """Return the scaling decisions about a visible endpoint."""
-        if getattr(self, "swagger_fake_view", False):
-            return ScalingRecord.objects.none()
-        return _endpoint(self.request, self.kwargs["endpoint_id"]).records.order_by()
 
 
-class EndpointExplanation(GenericAPIView[Any]):
+class EndpointExplanation(EndpointView):
     """The reason for an endpoint's number of replicas."""
 
     serializer_class = StrictSerializer
-    filter_backends: list[Any] = []
 
     @extend_schema(responses={200: dict})
     def get(self, request: Request, endpoint_id: UUID) -> Response:
         """Return the decision that the platform would make now; changes nothing."""
-        one = _shown(_endpoint(request, endpoint_id))
+        one = self.summary()
         scale, rollout = one.decision.scale, one.decision.rollout
         return Response(
             {
@@ -238,36 +211,43 @@ class EndpointExplanation(GenericAPIView[Any]):
         )
 
 
-class EndpointMetrics(GenericAPIView[Any]):
+class EndpointMetrics(EndpointView):
     """Requests and responses of an endpoint."""
 
     serializer_class = StrictSerializer
-    filter_backends: list[Any] = []
 
     @extend_schema(responses={200: dict})
     def get(self, request: Request, endpoint_id: UUID) -> Response:
         """Return the last hour: requests and errors per second, open and queued requests, p95 in seconds."""
         now = timezone.now()
-        points = points_of(_endpoint(request, endpoint_id), now - _HOUR, now)
+        points = points_of(self.get_object(), now - _HOUR, now)
         names = ("at", "requests", "open", "queued", "errors", "p95")
         return Response({"results": [{name: getattr(one, name) for name in names} for one in points]})
 
 
-def _endpoint(request: Request, endpoint_id: UUID) -> Endpoint:
-    visible = Endpoint.objects.visible_to(user_of(request)).live().select_related("resource_group", "owner")
-    endpoint: Endpoint = get_object_or_404(visible, pk=endpoint_id)
-    return endpoint
+class EndpointPreview(EndpointView):
+    """Checking an endpoint without creating it."""
 
+    serializer_class = EndpointRequest
 
-def _shown(endpoint: Endpoint) -> EndpointSummary:
-    return shown([endpoint], timezone.now())[0]
+    @extend_schema(request=EndpointRequest, responses={200: dict})
+    def post(self, request: Request) -> Response:
+        """Check an endpoint without creating it; the errors are those of a creation."""
+        body = body_of(EndpointRequest, request.data)
+        found = preview_endpoint(self.user, body.endpoint_spec(), now=timezone.now())
+        checked = found.checked
+        return Response(
+            {
+                "project": checked.project.name,
+                "resource_group": checked.group.name,
+                "image": checked.image.name,
+                "each_kernel": checked.slots.to_json(),
+                "at_most": found.at_most.to_json(),
+                "find_room": found.starts,
+                "room": found.room.message,
+            }
+        )
 
 
 def _body(endpoint: Endpoint) -> Any:
-    return EndpointBody(_shown(endpoint)).data
-
-
-def _checked(kind: type[Any], request: Request) -> Any:
-    body = kind(data=request.data)
-    body.is_valid(raise_exception=True)
-    return body
+    return EndpointBody(shown([endpoint], timezone.now())[0]).data

@@ -173,7 +173,7 @@ class FolderGrantBody(serializers.ModelSerializer[FolderGrant]):
     email = serializers.CharField(source="user.email")
     rights = serializers.CharField()
     kind = serializers.CharField()
-    accepted_at = serializers.DateTimeField(help_text="null: not answered.")
+    accepted_at = serializers.DateTimeField(allow_null=True, help_text="null: not answered.")
 
     class Meta:
         model = FolderGrant

@@ -95,6 +95,25 @@ class EntriesBody(serializers.Serializer[Any]):
     as_of = serializers.FloatField(help_text="When the directory was read.")
 
 
+class PathBody(serializers.Serializer[Any]):
+    """Where a file or directory is now."""
+
+    path = serializers.CharField()
+    raw_path = serializers.CharField(required=False, help_text="The path as base64url, if it is not UTF-8.")
+
+
+class TrashedBody(PathBody):
+    """A file or directory that was put into the trash, and where it was."""
+
+    id = serializers.CharField(help_text="Its name in the trash.")
+
+
+class TrashedListBody(serializers.Serializer[Any]):
+    """The files and directories that were put into the trash."""
+
+    items = TrashedBody(many=True)
+
+
 class OperationProgressBody(serializers.Serializer[Any]):
     """The progress of an operation."""
 

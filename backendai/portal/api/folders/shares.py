@@ -6,7 +6,6 @@ from typing import Any
 from uuid import UUID
 
 from django.db.models import QuerySet
-from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema
 from rest_framework import status
@@ -38,26 +37,25 @@ from backendai.portal.api.folders.bodies import (
     FolderShareRequest,
     FolderTransferRequest,
 )
-from backendai.portal.api.folders.views import shown_folders, visible_folder
+from backendai.portal.api.folders.views import FolderView, shown_folder
 from backendai.portal.api.frame.authentication import user_of
-from backendai.portal.api.frame.paging import NewestFirst
+from backendai.portal.api.frame.paging import NewestFirst, OnePage, only_page
+from backendai.portal.api.frame.parsing import values_of
+from backendai.portal.api.frame.views import ResourceView
 
 
-class FolderShares(ListAPIView[FolderGrant]):
+class FolderShares(ResourceView[FolderGrant], ListAPIView[FolderGrant]):
     """The people with whom a folder is shared, for those who manage it."""
 
-    queryset = FolderGrant.objects.none()
+    queryset = FolderGrant.objects.select_related("user")
     serializer_class = FolderGrantBody
     pagination_class = NewestFirst
-    filter_backends = []
     token_scopes = (Scope.FOLDERS,)
 
-    def get_queryset(self) -> QuerySet[FolderGrant]:
+    def visible(self, rows: Any) -> QuerySet[FolderGrant]:
         """Return the shares of the folder: invitations, accepted or not, and other rights of project members."""
-        if getattr(self, "swagger_fake_view", False):
-            return FolderGrant.objects.none()
-        folder = require_rights(user_of(self.request), self.kwargs["folder_id"], MANAGE)
-        return folder.grants.select_related("user").order_by()
+        found: QuerySet[FolderGrant] = rows.filter(folder=self._folder()).order_by()
+        return found
 
     @extend_schema(request=FolderShareRequest, responses={201: FolderGrantBody})
     def post(self, request: Request, folder_id: UUID) -> Response:
@@ -66,16 +64,16 @@ class FolderShares(ListAPIView[FolderGrant]):
         A repeated request changes the rights. 404 ``unknown-person``: nobody of your domain or projects has this
         address.
         """
-        user, now = user_of(request), timezone.now()
-        folder = require_rights(user, folder_id, MANAGE)
-        body = FolderShareRequest(data=request.data)
-        body.is_valid(raise_exception=True)
-        data = body.validated_data
+        user, folder, now = self.user, self._folder(), timezone.now()
+        data = values_of(FolderShareRequest, request.data)
         if data["kind"] == GrantKind.OVERRIDE:
             grant = set_override(folder, user, _person(data["email"], "email"), data["rights"], now=now)
         else:
             grant = share_folder(folder, user, data["email"], data["rights"], now=now)
-        return Response(FolderGrantBody(grant).data, status=status.HTTP_201_CREATED)
+        return self.answer(grant, status.HTTP_201_CREATED)
+
+    def _folder(self) -> Folder:
+        return require_rights(self.user, self.kwargs["folder_id"], MANAGE)
 
 
 class FolderShare(GenericAPIView[Any]):
@@ -95,32 +93,35 @@ class FolderShare(GenericAPIView[Any]):
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
-class FolderLeave(GenericAPIView[Any]):
+class FolderLeave(FolderView):
     """Leaving a shared folder."""
-
-    token_scopes = (Scope.FOLDERS,)
-    serializer_class = FolderBody
 
     @extend_schema(request=None, responses={204: None})
     def post(self, request: Request, folder_id: UUID) -> Response:
         """Leave the folder; 409 ``not-shared`` if the user has access for another reason."""
-        leave_folder(visible_folder(user_of(request), folder_id), user_of(request), now=timezone.now())
+        leave_folder(self.get_object(), self.user, now=timezone.now())
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
-class FolderInvitations(ListAPIView[FolderGrant]):
+class FolderInvitationView(ResourceView[FolderGrant]):
+    """The base of the views of the user's open invitations to folders."""
+
+    queryset = FolderGrant.objects.select_related("folder", "created_by")
+    serializer_class: type[Any] = FolderInvitationBody
+    lookup_url_kwarg = "grant_id"
+
+    def visible(self, rows: Any) -> QuerySet[FolderGrant]:
+        found: QuerySet[FolderGrant] = rows.pending_for(self.user)
+        return found
+
+
+class FolderInvitations(FolderInvitationView, ListAPIView[FolderGrant]):
     """The user's invitations to folders of others."""
 
-    queryset = FolderGrant.objects.none()
-    serializer_class = FolderInvitationBody
     pagination_class = NewestFirst
 
-    def get_queryset(self) -> QuerySet[FolderGrant]:
-        """Return the user's open invitations."""
-        return _invitations(self.request)
 
-
-class FolderInvitationAccept(GenericAPIView[Any]):
+class FolderInvitationAccept(FolderInvitationView):
     """Accepting an invitation."""
 
     serializer_class = FolderBody
@@ -129,32 +130,27 @@ class FolderInvitationAccept(GenericAPIView[Any]):
     @extend_schema(request=None, responses=FolderBody)
     def post(self, request: Request, grant_id: int) -> Response:
         """Accept the invitation, and return the folder."""
-        grant = get_object_or_404(_invitations(request), pk=grant_id)
-        accept_invitation(grant, user_of(request), now=timezone.now())
-        return Response(FolderBody(get_object_or_404(shown_folders(user_of(request)), pk=grant.folder_id)).data)
+        grant = self.get_object()
+        accept_invitation(grant, self.user, now=timezone.now())
+        return Response(shown_folder(self.user, grant.folder_id))
 
 
-class FolderInvitationDecline(GenericAPIView[FolderGrant]):
+class FolderInvitationDecline(FolderInvitationView):
     """Declining an invitation."""
 
-    serializer_class = FolderInvitationBody
     token_scopes = (Scope.FOLDERS,)
 
     @extend_schema(request=None, responses={204: None})
     def post(self, request: Request, grant_id: int) -> Response:
         """Decline the invitation; it can be sent again."""
-        grant = get_object_or_404(_invitations(request), pk=grant_id)
-        decline_invitation(grant, user_of(request), now=timezone.now())
+        decline_invitation(self.get_object(), self.user, now=timezone.now())
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
-class FolderTransfer(GenericAPIView[Any]):
+class FolderTransfer(FolderView):
     """Transferring all folders of one person to another."""
 
-    queryset = Folder.objects.none()
-    pagination_class = None
-    filter_backends: list[Any] = []
-    serializer_class = FolderBody
+    pagination_class = OnePage
     token_scopes = (Scope.ADMIN, Scope.FOLDERS)
 
     @extend_schema(request=FolderTransferRequest, responses=FolderBody(many=True))
@@ -163,22 +159,14 @@ class FolderTransfer(GenericAPIView[Any]):
 
         A folder gets a number if the new owner already uses its name.
         """
-        user = user_of(request)
+        user = self.user
         if not rules_people(user):
             raise NotFound("Not found, or you have no access.")
-        body = FolderTransferRequest(data=request.data)
-        body.is_valid(raise_exception=True)
-        people = [_ruled(user, body.validated_data[field], field) for field in ("from_user", "to_user")]
+        values = values_of(FolderTransferRequest, request.data)
+        people = [_ruled(user, values[field], field) for field in ("from_user", "to_user")]
         moved = transfer_folders(user, *people, now=timezone.now())
-        rows = shown_folders(user).filter(pk__in=[folder.pk for folder in moved])
-        return Response(FolderBody(rows, many=True).data)
-
-
-def _invitations(request: Request) -> QuerySet[FolderGrant]:
-    rows: QuerySet[FolderGrant] = FolderGrant.objects.pending_for(user_of(request)).select_related(
-        "folder", "created_by"
-    )
-    return rows
+        rows = self.get_queryset().filter(pk__in=[folder.pk for folder in moved])
+        return only_page(FolderBody(rows, many=True).data)
 
 
 def _person(email: str, field: str) -> User:

@@ -5,21 +5,19 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from django.db.models import QuerySet
-from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers, status
-from rest_framework.generics import GenericAPIView, ListAPIView
+from rest_framework.generics import ListAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from backendai.domain.accounts.scopes import Scope
 from backendai.domain.storage.models import StorageHost
 from backendai.domain.storage.services import delete_host, write_host
-from backendai.portal.api.frame.authentication import user_of
+from backendai.portal.api.frame.authentication import SuperadminsWrite
 from backendai.portal.api.frame.paging import ByName
-from backendai.portal.api.frame.parsing import StrictSerializer
-from backendai.portal.api.frame.permissions import SuperadminsWrite
+from backendai.portal.api.frame.parsing import StrictSerializer, values_of
+from backendai.portal.api.frame.views import ResourceView
 
 
 class StorageHostBody(serializers.ModelSerializer[StorageHost]):
@@ -71,64 +69,48 @@ class HostRequest(HostChange):
     address = serializers.CharField(max_length=255)
 
 
-class StorageHostList(ListAPIView[StorageHost]):
-    """The storage hosts; superadmins see more fields, and disabled hosts."""
+class StorageHostView(ResourceView[StorageHost]):
+    """The base of the views of storage hosts."""
 
-    queryset = StorageHost.objects.none()
+    queryset = StorageHost.objects.all()
     serializer_class = WholeHostBody
-    pagination_class = ByName
+    lookup_url_kwarg = "storage_host_id"
     permission_classes = [SuperadminsWrite]
     token_scopes = (Scope.ADMIN,)
 
-    def get_queryset(self) -> QuerySet[StorageHost]:
-        """Return the visible hosts."""
-        return StorageHost.objects.visible_to(user_of(self.request))
-
     def get_serializer_class(self) -> Any:
         """Return the serializer with the fields that the user may see."""
-        return _body_of(self.request)
+        return WholeHostBody if getattr(self.request.user, "is_superadmin", False) else StorageHostBody
+
+
+class StorageHostList(StorageHostView, ListAPIView[StorageHost]):
+    """The storage hosts; superadmins see more fields, and disabled hosts."""
+
+    pagination_class = ByName
 
     @extend_schema(request=HostRequest, responses={201: WholeHostBody})
     def post(self, request: Request) -> Response:
         """Add a storage host whose file server is already running."""
-        body = HostRequest(data=request.data)
-        body.is_valid(raise_exception=True)
-        made = write_host(user_of(request).pk, StorageHost(), body.validated_data)
-        return Response(WholeHostBody(made).data, status=status.HTTP_201_CREATED)
+        values = values_of(HostRequest, request.data)
+        return self.answer(write_host(self.user.pk, StorageHost(), values), status.HTTP_201_CREATED)
 
 
-class StorageHostDetail(GenericAPIView[StorageHost]):
+class StorageHostDetail(StorageHostView):
     """One storage host."""
 
-    serializer_class = WholeHostBody
-    permission_classes = [SuperadminsWrite]
-    token_scopes = (Scope.ADMIN,)
-    filter_backends: list[Any] = []
-
+    @extend_schema(responses=WholeHostBody)
     def get(self, request: Request, storage_host_id: UUID) -> Response:
         """Return the storage host."""
-        return Response(_body_of(request)(_host(request, storage_host_id)).data)
+        return self.answer(self.get_object())
 
     @extend_schema(request=HostChange, responses=WholeHostBody)
     def patch(self, request: Request, storage_host_id: UUID) -> Response:
         """Change the given fields."""
-        host = _host(request, storage_host_id)
-        body = HostChange(data=request.data)
-        body.is_valid(raise_exception=True)
-        return Response(WholeHostBody(write_host(user_of(request).pk, host, body.validated_data)).data)
+        host, values = self.get_object(), values_of(HostChange, request.data)
+        return self.answer(write_host(self.user.pk, host, values))
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, storage_host_id: UUID) -> Response:
         """Remove the storage host from the portal; its files stay. 409 ``storage-host-in-use`` while it has folders."""
-        delete_host(user_of(request).pk, _host(request, storage_host_id))
+        delete_host(self.user.pk, self.get_object())
         return Response(status=status.HTTP_204_NO_CONTENT)
-
-
-def _host(request: Request, pk: UUID) -> StorageHost:
-    found: StorageHost = get_object_or_404(StorageHost.objects.visible_to(user_of(request)), pk=pk)
-    return found
-
-
-def _body_of(request: Request) -> Any:
-    is_steering = getattr(request.user, "is_superadmin", False)
-    return WholeHostBody if is_steering else StorageHostBody

@@ -9,9 +9,9 @@ import django_filters.rest_framework as filters
 from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import extend_schema
 from rest_framework import status
-from rest_framework.generics import GenericAPIView, ListAPIView
+from rest_framework.generics import ListAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -38,10 +38,10 @@ from backendai.portal.api.folders.bodies import (
     FolderRequest,
     FolderRestoreRequest,
 )
-from backendai.portal.api.frame.authentication import user_of
-from backendai.portal.api.frame.filters import RequestedFilters
-from backendai.portal.api.frame.idempotency import idempotency_key
 from backendai.portal.api.frame.paging import ByName
+from backendai.portal.api.frame.parsing import values_of
+from backendai.portal.api.frame.versions import check_seen, tag_of
+from backendai.portal.api.frame.views import ResourceView
 
 _STATUSES = [(str(status), FolderStatus(status).label) for status in sorted(LIVE)]
 
@@ -72,147 +72,123 @@ class FolderFilter(filters.FilterSet):
         return queryset.filter(pk__in=offered) if value else queryset.exclude(pk__in=offered)
 
 
-KEY = OpenApiParameter("Idempotency-Key", str, OpenApiParameter.HEADER, description="Sent again, it makes nothing new.")
+class FolderView(ResourceView[Folder]):
+    """The base of the views of folders."""
+
+    queryset = Folder.objects.select_related("host", "user", "project__domain")
+    serializer_class: type[Any] = FolderBody
+    lookup_url_kwarg = "folder_id"
+    token_scopes: tuple[Scope, ...] = (Scope.FOLDERS,)
+
+    def shown(self, pk: UUID, code: int = status.HTTP_200_OK) -> Response:
+        """Return the folder with this key as it is stored now."""
+        return Response(shown_folder(self.user, pk), code)
 
 
-class FolderList(ListAPIView[Folder]):
+class FolderList(FolderView, ListAPIView[Folder]):
     """The visible folders; creates one."""
 
-    queryset = Folder.objects.none()
-    serializer_class = FolderBody
     pagination_class = ByName
     filterset_class = FolderFilter
-    filter_backends = [RequestedFilters]
-    token_scopes = (Scope.FOLDERS,)
 
-    def get_queryset(self) -> QuerySet[Folder]:
-        """Return the visible folders with everything that an answer contains."""
-        return shown_folders(user_of(self.request))
-
-    @extend_schema(request=FolderRequest, responses={201: FolderBody}, parameters=[KEY])
+    @extend_schema(request=FolderRequest, responses={201: FolderBody})
     def post(self, request: Request) -> Response:
-        """Create a folder, or return the one created before with the same idempotency key.
+        """Create a folder. It is ``CREATING`` until its storage host has created it.
 
-        It is ``CREATING`` until its storage host has created it. 409 ``name-taken``, ``too-many-folders``,
-        ``folder-bytes``, ``limit-needed``.
+        409 ``name-taken``, ``too-many-folders``, ``folder-bytes``, ``limit-needed``.
         """
-        user, now = user_of(request), timezone.now()
-        data = _checked(FolderRequest, request)
+        user, now = self.user, timezone.now()
+        data = values_of(FolderRequest, request.data)
         host, project = host_named(user, data.pop("host", "")), _project(user, data.pop("project", None))
         path = data.pop("linked_path", "")
         if path:
             made = link_folder(user, name=data["name"], path=path, host=host, project=project, now=now)
         else:
-            key = idempotency_key(request)
-            made = create_folder(user, host=host, project=project, idempotency_key=key, now=now, **data)
-        return Response(shown_folder(user, made.pk), status=status.HTTP_201_CREATED)
+            made = create_folder(user, host=host, project=project, now=now, **data)
+        return self.shown(made.pk, status.HTTP_201_CREATED)
 
 
-class FolderDetail(GenericAPIView[Folder]):
+class FolderDetail(FolderView):
     """One folder."""
 
-    serializer_class = FolderBody
-    token_scopes = (Scope.FOLDERS,)
-    filter_backends: list[Any] = []
+    is_versioned = True
+
+    def tagged(self, folder_id: UUID) -> Response:
+        """Return the folder as it is stored now, with its tag."""
+        shown = shown_folder(self.user, folder_id)
+        return Response(shown, headers={"ETag": tag_of(shown)})
 
     def get(self, request: Request, folder_id: UUID) -> Response:
         """Return the folder."""
-        return Response(shown_folder(user_of(request), folder_id))
+        return self.tagged(folder_id)
 
     @extend_schema(request=FolderChange, responses=FolderBody)
     def patch(self, request: Request, folder_id: UUID) -> Response:
         """Change the given fields, all or none."""
-        user = user_of(request)
-        folder = visible_folder(user, folder_id)
-        change_folder(folder, user, _checked(FolderChange, request), now=timezone.now())
-        return Response(shown_folder(user, folder_id))
+        folder, values = self.get_object(), values_of(FolderChange, request.data)
+
+        def check() -> None:
+            check_seen(request, shown_folder(self.user, folder_id))
+
+        change_folder(folder, self.user, values, check=check, now=timezone.now())
+        return self.tagged(folder_id)
 
     @extend_schema(responses={200: FolderBody})
     def delete(self, request: Request, folder_id: UUID) -> Response:
         """Move the folder to the trash; 409 ``folder-mounted`` with the ``sessions`` that mount it."""
-        user = user_of(request)
-        trash_folder(visible_folder(user, folder_id), user, now=timezone.now())
-        return Response(shown_folder(user, folder_id))
+        trash_folder(self.get_object(), self.user, now=timezone.now())
+        return self.shown(folder_id)
 
 
-class FolderRestore(GenericAPIView[Folder]):
+class FolderRestore(FolderView):
     """Restoring a folder from the trash."""
-
-    serializer_class = FolderBody
-    token_scopes = (Scope.FOLDERS,)
 
     @extend_schema(request=FolderRestoreRequest, responses=FolderBody)
     def post(self, request: Request, folder_id: UUID) -> Response:
         """Restore the folder, optionally under another name."""
-        user = user_of(request)
-        name = _checked(FolderRestoreRequest, request).get("name", "")
-        restore_folder(visible_folder(user, folder_id), user, name=name, now=timezone.now())
-        return Response(shown_folder(user, folder_id))
+        name = values_of(FolderRestoreRequest, request.data).get("name", "")
+        restore_folder(self.get_object(), self.user, name=name, now=timezone.now())
+        return self.shown(folder_id)
 
 
-class FolderRetry(GenericAPIView[Folder]):
+class FolderRetry(FolderView):
     """Retrying a failed creation of a folder."""
-
-    serializer_class = FolderBody
-    token_scopes = (Scope.FOLDERS,)
 
     @extend_schema(request=None, responses=FolderBody)
     def post(self, request: Request, folder_id: UUID) -> Response:
         """Try again to create the folder; 409 ``folder-status`` unless it has failed."""
-        user = user_of(request)
-        retry_folder(visible_folder(user, folder_id), user, now=timezone.now())
-        return Response(shown_folder(user, folder_id))
+        retry_folder(self.get_object(), self.user, now=timezone.now())
+        return self.shown(folder_id)
 
 
-class FolderPurge(GenericAPIView[Folder]):
+class FolderPurge(FolderView):
     """Deleting a folder in the trash permanently."""
-
-    serializer_class = FolderBody
-    token_scopes = (Scope.FOLDERS,)
 
     @extend_schema(request=FolderPurgeRequest, responses={202: None})
     def post(self, request: Request, folder_id: UUID) -> Response:
         """Delete the folder with its files; ``name`` is its name, as confirmation."""
-        user = user_of(request)
-        folder = visible_folder(user, folder_id)
-        name = _checked(FolderPurgeRequest, request)["name"]
-        purge_folder(folder, user, typed_name=name, now=timezone.now())
+        folder, name = self.get_object(), values_of(FolderPurgeRequest, request.data)["name"]
+        purge_folder(folder, self.user, typed_name=name, now=timezone.now())
         return Response(status=status.HTTP_202_ACCEPTED)
 
 
-class FolderClone(GenericAPIView[Folder]):
+class FolderClone(FolderView):
     """Copying a folder."""
 
-    serializer_class = FolderBody
-    token_scopes = (Scope.FOLDERS,)
-
-    @extend_schema(request=FolderCloneRequest, responses={201: FolderBody}, parameters=[KEY])
+    @extend_schema(request=FolderCloneRequest, responses={201: FolderBody})
     def post(self, request: Request, folder_id: UUID) -> Response:
         """Create a copy, which is ``CREATING`` until every file is copied; ``status_message`` shows the progress."""
-        user = user_of(request)
-        folder = visible_folder(user, folder_id)
-        data = _checked(FolderCloneRequest, request)
+        user, folder = self.user, self.get_object()
+        data = values_of(FolderCloneRequest, request.data)
         project = _project(user, data.pop("project", None))
-        host, key = host_named(user, data.pop("host")), idempotency_key(request)
-        made = clone_folder(folder, user, project=project, host=host, idempotency_key=key, now=timezone.now(), **data)
-        return Response(shown_folder(user, made.pk), status=status.HTTP_201_CREATED)
-
-
-def shown_folders(user: User) -> QuerySet[Folder]:
-    """Return the visible folders with everything that a response contains."""
-    rows: QuerySet[Folder] = Folder.objects.visible_to(user).select_related("host", "user", "project__domain")
-    return rows
+        host = host_named(user, data.pop("host"))
+        made = clone_folder(folder, user, project=project, host=host, now=timezone.now(), **data)
+        return self.shown(made.pk, status.HTTP_201_CREATED)
 
 
 def shown_folder(user: User, folder_id: UUID) -> dict[str, Any]:
     """Return one folder as its answer; 404 if it is not visible."""
-    return FolderBody(get_object_or_404(shown_folders(user), pk=folder_id)).data
-
-
-def visible_folder(user: User, folder_id: UUID) -> Folder:
-    """Return the folder; 404 if it is not visible."""
-    found: Folder = get_object_or_404(shown_folders(user), pk=folder_id)
-    return found
+    return FolderBody(get_object_or_404(FolderView.queryset.visible_to(user), pk=folder_id)).data
 
 
 def host_named(user: User, name: str) -> StorageHost | None:
@@ -235,9 +211,3 @@ def _project(user: User, pk: UUID | None) -> Project | None:
     if project is None:
         raise UserError("Project not found, or you do not manage it.", field="project", code="unknown-project")
     return project
-
-
-def _checked(kind: Any, request: Request) -> dict[str, Any]:
-    body = kind(data=request.data)
-    body.is_valid(raise_exception=True)
-    return dict(body.validated_data)

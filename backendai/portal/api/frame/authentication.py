@@ -1,4 +1,4 @@
-"""Authenticates requests by bearer token or signature.
+"""Who sends a request, by bearer token or signature, what they may do, and how often.
 
 The framework's own class handles the login session (with CSRF).
 """
@@ -12,11 +12,13 @@ from typing import Any, cast
 from django.utils import timezone
 from rest_framework.authentication import BaseAuthentication, get_authorization_header
 from rest_framework.exceptions import APIException, AuthenticationFailed
-from rest_framework.permissions import SAFE_METHODS
+from rest_framework.permissions import SAFE_METHODS, IsAuthenticated
 from rest_framework.request import Request
+from rest_framework.throttling import BaseThrottle
 
 from backendai.base.core.errors import NotFound
 from backendai.domain.accounts.models import AccessToken, KeyPair, User
+from backendai.domain.accounts.rates import check_rates, check_stranger_rate
 from backendai.domain.accounts.scopes import Scope
 from backendai.domain.accounts.services import token_of
 from backendai.domain.accounts.sign_in.credentials import Credential
@@ -105,6 +107,33 @@ class SignatureAuthentication(BaseAuthentication):
     def authenticate_header(self, request: Request) -> str:
         """Return the challenge of the header ``WWW-Authenticate``."""
         return SCHEME
+
+
+class SuperadminsWrite(IsAuthenticated):
+    """Signed-in users read what is visible to them; only superadmins change it."""
+
+    message = "Only superadmins may do this."
+
+    def has_permission(self, request: Request, view: Any) -> bool:
+        """Return whether the request is allowed."""
+        may_read = super().has_permission(request, view)
+        return may_read and (request.method in SAFE_METHODS or getattr(request.user, "is_superadmin", False))
+
+
+class PersonalRate(BaseThrottle):
+    """Counts the request for its user and key pair, or for a stranger's address.
+
+    A POST to a view with ``launches`` also counts as a launch.
+    """
+
+    def allow_request(self, request: Request, view: Any) -> bool:
+        """Return True. Raises TooFast with the time until the next try."""
+        if isinstance(request.user, User):
+            launches = request.method == "POST" and getattr(view, "launches", False)
+            check_rates(request.user, now=timezone.now(), key_pair=signing_pair(request), launches=launches)
+        else:
+            check_stranger_rate(request.META.get("REMOTE_ADDR", ""), now=timezone.now())
+        return True
 
 
 def _needed(request: Request) -> Collection[str]:

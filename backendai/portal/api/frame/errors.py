@@ -14,13 +14,14 @@ from http import HTTPStatus
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
-from django.http import Http404, JsonResponse
+from django.http import Http404, HttpResponse, JsonResponse
 from rest_framework.exceptions import APIException, ValidationError
 
 from backendai.base.core.errors import (
     BadAnswer,
     Changed,
     Conflict,
+    KeyReused,
     NotAllowed,
     NotFound,
     Overloaded,
@@ -49,8 +50,18 @@ class BodyTooLarge(APIException):
     default_code = "body-too-large"
 
 
-def handle_exception(error: Exception, context: dict[str, Any]) -> JsonResponse | None:
+class Replayed(Exception):
+    """The request was served before: ``answer`` is sent again."""
+
+    def __init__(self, answer: HttpResponse) -> None:
+        super().__init__()
+        self.answer = answer
+
+
+def handle_exception(error: Exception, context: dict[str, Any]) -> HttpResponse | None:
     """Return the problem document for an exception of a view, or None if a middleware handles it."""
+    if isinstance(error, Replayed):
+        return error.answer
     if is_away(error) or is_busy(error) or is_full(error):
         return None
     if isinstance(error, UserError):
@@ -85,6 +96,8 @@ def _user_problem(error: UserError) -> JsonResponse:
         status = HTTPStatus.FORBIDDEN
     elif isinstance(error, Changed):
         status = HTTPStatus.PRECONDITION_FAILED
+    elif isinstance(error, KeyReused):
+        status = HTTPStatus.UNPROCESSABLE_ENTITY
     elif isinstance(error, Conflict):
         status = HTTPStatus.CONFLICT
     elif isinstance(error, Overloaded | TooFast):

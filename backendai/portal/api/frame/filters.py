@@ -1,18 +1,21 @@
-"""Filters of the lists of sessions, history, jobs and images."""
+"""Filters of the lists of sessions, history, jobs, images and the audit log."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import django_filters.rest_framework as filters
-from django.db.models import Q, QuerySet
+from django.core.validators import MaxValueValidator, MinValueValidator
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from rest_framework.request import Request
 
+from backendai.base.core.durations import EARLIEST, LATEST
 from backendai.base.core.session_kinds import kind_choices
 from backendai.base.texts.searching import rows_that_say
-from backendai.domain.activity.models import BackgroundJob
+from backendai.domain.activity.models import AuditEntry, BackgroundJob
+from backendai.domain.activity.refusals import IS_REFUSED
 from backendai.domain.catalog.models import Image
-from backendai.domain.compute.models import ComputeSession, SchedulingRecord
+from backendai.domain.compute.models import ComputeSession, Kernel, SchedulingRecord
 from backendai.domain.compute.status import LIVE, Outcome, Phase, Status
 from backendai.domain.planning.steps import messages_of
 
@@ -31,6 +34,12 @@ class RequestedFilters(filters.DjangoFilterBackend):
         return super().filter_queryset(request, queryset, view)
 
 
+def _time(field: str, comparison: str) -> filters.IsoDateTimeFilter:
+    """Return a filter by a time between 1970 and 3000, which each database can compare."""
+    bounds = [MinValueValidator(EARLIEST), MaxValueValidator(LATEST)]
+    return filters.IsoDateTimeFilter(field_name=field, lookup_expr=comparison, validators=bounds)
+
+
 class SessionFilter(filters.FilterSet):
     """Filters compute sessions; ``status`` may be given several times."""
 
@@ -39,11 +48,23 @@ class SessionFilter(filters.FilterSet):
     name = filters.CharFilter(max_length=64)
     resource_group = filters.CharFilter(field_name="resource_group__name", max_length=63)
     owner = filters.CharFilter(field_name="owner__email", lookup_expr="iexact", max_length=254)
+    project = filters.CharFilter(field_name="project__name", max_length=64, help_text="Its name.")
+    image = filters.CharFilter(field_name="image__name", max_length=255, help_text="Its name.")
+    agent = filters.CharFilter(method="filter_agent", max_length=63, help_text="The name of one that has its kernels.")
+    search = filters.CharFilter(field_name="name", lookup_expr="icontains", max_length=64, help_text="In its name.")
+    created_after = _time("created_at", "gte")
+    created_before = _time("created_at", "lt")
+    ended_after = _time("ended_at", "gte")
+    ended_before = _time("ended_at", "lt")
     live = filters.BooleanFilter(method="filter_live", help_text="true: live; false: ended.")
 
     class Meta:
         model = ComputeSession
         fields: list[str] = []
+
+    def filter_agent(self, queryset: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:
+        """Return the sessions with a kernel on the agent, now or at last."""
+        return queryset.filter(Exists(Kernel.objects.filter(session=OuterRef("pk"), agent__name=value)))
 
     def filter_live(self, queryset: QuerySet[Any], name: str, value: bool) -> QuerySet[Any]:
         """Return the sessions that have not ended, or those that have."""
@@ -73,6 +94,28 @@ class HistoryFilter(filters.FilterSet):
     def filter_message(self, queryset: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:
         """Return the rows that say this text."""
         return rows_that_say(queryset, value, messages_of)
+
+
+class AuditFilter(filters.FilterSet):
+    """Filters the audit log."""
+
+    action = filters.CharFilter(lookup_expr="startswith", max_length=64, help_text="Its beginning: session.")
+    actor = filters.CharFilter(field_name="actor__email", lookup_expr="iexact", max_length=254)
+    target_type = filters.CharFilter(max_length=32)
+    target_id = filters.CharFilter(max_length=64)
+    address = filters.CharFilter(max_length=45)
+    request_id = filters.CharFilter(max_length=12)
+    refused = filters.BooleanFilter(method="filter_refused", help_text="true: refused or failed; false: done.")
+    after = _time("at", "gte")
+    before = _time("at", "lt")
+
+    class Meta:
+        model = AuditEntry
+        fields: list[str] = []
+
+    def filter_refused(self, queryset: QuerySet[Any], name: str, value: bool) -> QuerySet[Any]:
+        """Return the refused actions, including failed sign-ins, or the others."""
+        return queryset.filter(IS_REFUSED if value else ~IS_REFUSED)
 
 
 class JobFilter(filters.FilterSet):

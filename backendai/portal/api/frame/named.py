@@ -8,6 +8,7 @@ from uuid import UUID
 
 from backendai.base.core.errors import UserError
 from backendai.domain.accounts.models import Domain, Project, ResourcePolicy, User
+from backendai.domain.cluster.models import ResourceGroup
 
 
 def domain_named(user: User, name: str | None) -> Domain | None:
@@ -18,6 +19,24 @@ def domain_named(user: User, name: str | None) -> Domain | None:
     if domain is None:
         raise UserError("Domain not found.", field="domain", code="unknown-domain")
     return domain
+
+
+def domains_named(names: list[str]) -> list[Domain]:
+    """Return the domains of these names. Raises UserError for the first that does not exist."""
+    found = {domain.name: domain for domain in Domain.objects.filter(name__in=names)}
+    if unknown := sorted(set(names) - found.keys()):
+        raise UserError("Domain {unknown} not found.", unknown=repr(unknown[0]), field="domains", code="unknown-domain")
+    return list(found.values())
+
+
+def group_named(name: str) -> ResourceGroup:
+    """Return the resource group of this name. Raises UserError if it does not exist."""
+    group: ResourceGroup | None = ResourceGroup.objects.filter(name=name).first()
+    if group is None:
+        raise UserError(
+            "Resource group {name} not found.", name=repr(name), field="resource_group", code="unknown-resource-group"
+        )
+    return group
 
 
 def policy_named(name: str | None) -> ResourcePolicy | None:

@@ -7,8 +7,9 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 from rest_framework.exceptions import NotFound
-from rest_framework.pagination import CursorPagination
+from rest_framework.pagination import BasePagination, CursorPagination
 from rest_framework.request import Request
+from rest_framework.response import Response
 from rest_framework.views import APIView
 
 
@@ -44,3 +45,16 @@ class ByRank(NewestFirst):
     """Pages as of ``NewestFirst``, in the order that an administrator has set."""
 
     ordering = ("rank", "name")
+
+
+class OnePage(BasePagination):
+    """The only page of a list that is never long, in the form of the others."""
+
+    def get_paginated_response_schema(self, schema: Any) -> Any:
+        """Return the schema of a page."""
+        return NewestFirst().get_paginated_response_schema(schema)
+
+
+def only_page(rows: Any) -> Response:
+    """Return all rows as the only page."""
+    return Response({"next": None, "previous": None, "results": rows})

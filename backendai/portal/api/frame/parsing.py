@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import date, datetime, timedelta
 from functools import cache
 from io import BytesIO
-from typing import Any
+from typing import Any, TypeVar
 
 from django.core.validators import MaxValueValidator, MinValueValidator
 from drf_spectacular.utils import extend_schema_field
@@ -20,9 +20,13 @@ from backendai.base.core.durations import EARLIEST, LATEST, LONGEST, seconds_in
 from backendai.base.core.nearest import nearest_to
 from backendai.portal.api.frame.errors import BodyTooLarge
 
+B = TypeVar("B", bound=serializers.BaseSerializer[Any])
+
 LARGEST_BODY = 2**20
 _LONGEST_AMOUNT = 40
 _LONGEST_SLOT = 64
+_MOST_UNKNOWN = 20  # errors; 60,000 in one body took 160 MB
+_MOST_ITEMS = 10_000  # as many as a run has elements; each wrong one is an error of 1.5 KB
 _LARGEST_INTEGER, _LARGEST_FLOAT = 2**31 - 1, 1e15
 
 
@@ -61,16 +65,31 @@ class StrictSerializer(BoundedSerializer):
     def to_internal_value(self, data: Any) -> Any:
         """Return the validated values. Raises ValidationError that names every invalid field."""
         if isinstance(data, Mapping):
-            known = sorted(self.fields)
-            text = f"Unknown field. Known fields: {', '.join(known)}."
-            unknown = {
-                name: [ErrorDetail(_nearest(str(name), known) or text, "unknown-field")]
-                for name in data
-                if name not in known
-            }
-            if unknown:
-                raise ValidationError(unknown)
+            refuse_unknown(data, self.fields)
         return super().to_internal_value(data)
+
+
+def refuse_unknown(data: Mapping[str, Any], known: Collection[str]) -> None:
+    """Raise ValidationError that names the unknown fields of a body, with the closest known ones; at most 20."""
+    names = sorted(known)
+    text = f"Unknown field. Known fields: {', '.join(names)}."
+    unknown = [name for name in data if name not in known][:_MOST_UNKNOWN]
+    if unknown:
+        raise ValidationError(
+            {one: [ErrorDetail(_nearest(str(one), names) or text, "unknown-field")] for one in unknown}
+        )
+
+
+def body_of(kind: type[B], data: Any) -> B:
+    """Return the validated body of a request. Raises ValidationError that names every invalid field."""
+    body = kind(data=data)
+    body.is_valid(raise_exception=True)
+    return body
+
+
+def values_of(kind: type[serializers.BaseSerializer[Any]], data: Any) -> dict[str, Any]:
+    """Return the validated values of a request's body or query. Raises ValidationError."""
+    return dict(body_of(kind, data).validated_data)
 
 
 def _nearest(name: str, known: list[str]) -> str:
@@ -89,7 +108,9 @@ def _fields_of(kind: type[BoundedSerializer]) -> BindingDict:
 
 
 def _limit(field: Any) -> None:
-    """Give numbers without a limit of their own a general one: a JSON number can be 1e400, and a text NaN."""
+    """Give numbers and lists without a limit of their own a general one: a JSON number can be 1e400, and a text NaN."""
+    if hasattr(field, "run_child_validation"):  # a validator would come after the items
+        field.run_child_validation = _few(field.run_child_validation)
     if isinstance(field, serializers.FloatField):
         field.validators.append(_check_finite)
     limits: dict[Any, float] = {serializers.IntegerField: _LARGEST_INTEGER, serializers.FloatField: _LARGEST_FLOAT}
@@ -102,6 +123,15 @@ def _limit(field: Any) -> None:
         field.validators.append(MinValueValidator(-most, "Write at least %(limit_value)s."))
     if (child := getattr(field, "child", None)) is not None:
         _limit(child)
+
+
+def _few(validate: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def validated(items: Any) -> Any:
+        if len(items) > _MOST_ITEMS:
+            raise ValidationError(f"Give at most {_MOST_ITEMS} items.", "too-many-items")
+        return validate(items)
+
+    return validated
 
 
 def _check_finite(value: float) -> None:

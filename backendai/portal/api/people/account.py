@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
 from uuid import UUID
 
-from django.db.models import Prefetch, QuerySet
+from django.db.models import Prefetch
 from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import extend_schema
 from rest_framework import status
@@ -18,6 +17,8 @@ from backendai.domain.accounts.scopes import Scope
 from backendai.domain.accounts.services import create_token, revoke_token
 from backendai.portal.api.frame.authentication import asking_token, user_of
 from backendai.portal.api.frame.paging import NewestFirst
+from backendai.portal.api.frame.parsing import values_of
+from backendai.portal.api.frame.views import ResourceView
 from backendai.portal.api.other_bodies import MeBody, NewTokenBody, TokenBody, TokenRequest
 
 
@@ -25,7 +26,6 @@ class Me(GenericAPIView[User]):
     """The user of the request."""
 
     serializer_class = MeBody
-    filter_backends: list[Any] = []
 
     def get(self, request: Request) -> Response:
         """Return the user with the projects in which they can start sessions."""
@@ -34,24 +34,19 @@ class Me(GenericAPIView[User]):
         return Response(self.get_serializer(get_object_or_404(me, pk=user_of(request).pk)).data)
 
 
-class TokenList(ListAPIView[AccessToken]):
+class TokenList(ResourceView[AccessToken], ListAPIView[AccessToken]):
     """The user's own bearer tokens; creates one."""
 
-    queryset = AccessToken.objects.none()
+    queryset = AccessToken.objects.all()
     serializer_class = TokenBody
     pagination_class = NewestFirst
     token_scopes = (Scope.ACCOUNT,)
 
-    def get_queryset(self) -> QuerySet[AccessToken]:
-        """Return the user's own tokens."""
-        return AccessToken.objects.visible_to(user_of(self.request))
-
     @extend_schema(request=TokenRequest, responses={201: NewTokenBody})
     def post(self, request: Request) -> Response:
         """Create a token; its text is only in this response."""
-        body = TokenRequest(data=request.data)
-        body.is_valid(raise_exception=True)
-        token, text = create_token(user_of(request), maker=asking_token(request), **body.validated_data)
+        values = values_of(TokenRequest, request.data)
+        token, text = create_token(self.user, maker=asking_token(request), **values)
         answer = TokenBody(token).data | {"token": text}
         return Response(answer, status=status.HTTP_201_CREATED, headers={"Cache-Control": "no-store"})
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers, status
 from rest_framework.generics import GenericAPIView, ListAPIView
@@ -26,8 +25,9 @@ from backendai.domain.accounts.services.environments import (
     set_bootstrap_script,
 )
 from backendai.portal.api.frame.authentication import user_of
-from backendai.portal.api.frame.paging import NewestFirst
-from backendai.portal.api.frame.parsing import StrictSerializer
+from backendai.portal.api.frame.paging import NewestFirst, OnePage, only_page
+from backendai.portal.api.frame.parsing import StrictSerializer, values_of
+from backendai.portal.api.frame.views import ResourceView
 
 
 class SshKeyBody(serializers.ModelSerializer[SshKey]):
@@ -79,24 +79,18 @@ class BootstrapRequest(StrictSerializer):
     content = serializers.CharField(allow_blank=True, trim_whitespace=False)
 
 
-class SshKeyList(ListAPIView[SshKey]):
+class SshKeyList(ResourceView[SshKey], ListAPIView[SshKey]):
     """The user's own SSH keys."""
 
-    queryset = SshKey.objects.none()
+    queryset = SshKey.objects.all()
     serializer_class = SshKeyBody
     pagination_class = NewestFirst
     token_scopes = (Scope.ACCOUNT,)
 
-    def get_queryset(self) -> QuerySet[SshKey]:
-        """Return the user's own keys."""
-        return SshKey.objects.visible_to(user_of(self.request))
-
     @extend_schema(request=SshKeyRequest, responses={201: SshKeyBody})
     def post(self, request: Request) -> Response:
         """Register a key; sessions that start from now on accept it."""
-        body = SshKeyRequest(data=request.data)
-        body.is_valid(raise_exception=True)
-        told = body.validated_data
+        told = values_of(SshKeyRequest, request.data)
         key = add_ssh_key(user_of(request), told["public_key"], name=told["name"], proof=told["proof"])
         return Response(SshKeyBody(key).data, status=status.HTTP_201_CREATED)
 
@@ -115,11 +109,11 @@ class SshKeyDetail(GenericAPIView[Any]):
 
 
 class Dotfiles(GenericAPIView[Dotfile]):
-    """The dotfiles of one owner, at most 30, so without pages."""
+    """The dotfiles of one owner, at most 30, so on one page."""
 
     queryset = Dotfile.objects.none()
     serializer_class = DotfileBody
-    filter_backends: list[Any] = []
+    pagination_class = OnePage
     token_scopes = (Scope.ACCOUNT,)
 
     def owner(self) -> Owner:
@@ -129,15 +123,14 @@ class Dotfiles(GenericAPIView[Dotfile]):
     @extend_schema(responses=DotfileBody(many=True))
     def get(self, request: Request, **_: Any) -> Response:
         """Return the files, ordered by path."""
-        return Response(DotfileBody(dotfiles_of(self.owner()), many=True).data)
+        return only_page(DotfileBody(dotfiles_of(self.owner()), many=True).data)
 
     @extend_schema(request=DotfileRequest, responses={200: DotfileBody})
     def put(self, request: Request, **_: Any) -> Response:
         """Create or replace the file at this path. 409 if another file is in the way."""
         owner = self.owner()
-        body = DotfileRequest(data=request.data)
-        body.is_valid(raise_exception=True)
-        return Response(DotfileBody(save_dotfile(user_of(request), owner, **body.validated_data)).data)
+        values = values_of(DotfileRequest, request.data)
+        return Response(DotfileBody(save_dotfile(user_of(request), owner, **values)).data)
 
 
 class DotfileDetail(GenericAPIView[Any]):
@@ -218,7 +211,6 @@ class Bootstrap(GenericAPIView[Any]):
     @extend_schema(request=BootstrapRequest, responses=BootstrapBody)
     def put(self, request: Request) -> Response:
         """Replace the script; an empty one deletes it."""
-        body = BootstrapRequest(data=request.data)
-        body.is_valid(raise_exception=True)
-        set_bootstrap_script(user_of(request), body.validated_data["content"])
+        values = values_of(BootstrapRequest, request.data)
+        set_bootstrap_script(user_of(request), values["content"])
         return self.get(request)

@@ -6,10 +6,8 @@ from typing import Any
 from uuid import UUID
 
 from django.db.models import QuerySet
-from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
-from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -18,15 +16,16 @@ from backendai.domain.accounts.models import KeyPair, User
 from backendai.domain.accounts.roles import Action, may_user
 from backendai.domain.accounts.scopes import Scope
 from backendai.domain.accounts.services.key_pairs import limit_key_pair
-from backendai.portal.api.frame.authentication import user_of
 from backendai.portal.api.frame.named import policy_named
-from backendai.portal.api.frame.parsing import StrictSerializer
+from backendai.portal.api.frame.paging import OnePage, only_page
+from backendai.portal.api.frame.parsing import StrictSerializer, values_of
+from backendai.portal.api.frame.views import ResourceView
 
 
 class LimitedKeyPairBody(serializers.ModelSerializer[KeyPair]):
     """A key pair as an administrator sees it."""
 
-    policy = serializers.SlugRelatedField[Any](slug_field="name", read_only=True)
+    policy = serializers.SlugRelatedField[Any](slug_field="name", read_only=True, allow_null=True)
 
     class Meta:
         model = KeyPair
@@ -43,40 +42,41 @@ class KeyPairLimitChange(StrictSerializer):
     )
 
 
-class UserKeyPairs(GenericAPIView[KeyPair]):
+class UserKeyPairView(ResourceView[KeyPair]):
+    """The base of the views of a user's key pairs."""
+
+    queryset = KeyPair.objects.select_related("user", "policy")
+    serializer_class = LimitedKeyPairBody
+    lookup_url_kwarg = "pair"
+    token_scopes = (Scope.ADMIN,)
+
+    def visible(self, rows: Any) -> QuerySet[KeyPair]:
+        """Return the key pairs of the user in the address. Raises NotFound unless their limits may be changed."""
+        owner = User.objects.visible_to(self.user).filter(pk=self.kwargs["user_id"]).first()
+        if owner is None or not may_user(self.user, Action.SET_USER_POLICY, owner):
+            raise NotFound("User not found.")
+        found: QuerySet[KeyPair] = rows.filter(user=owner)
+        return found
+
+
+class UserKeyPairs(UserKeyPairView):
     """The key pairs of a user."""
 
-    queryset = KeyPair.objects.none()
-    serializer_class = LimitedKeyPairBody
-    filter_backends: list[Any] = []
-    token_scopes = (Scope.ADMIN,)
+    pagination_class = OnePage
 
     @extend_schema(responses=LimitedKeyPairBody(many=True))
     def get(self, request: Request, user_id: UUID) -> Response:
         """Return the key pairs, the oldest first."""
-        return Response(LimitedKeyPairBody(_pairs_of(request, user_id).order_by("created_at"), many=True).data)
+        return only_page(LimitedKeyPairBody(self.get_queryset().order_by("created_at"), many=True).data)
 
 
-class UserKeyPair(GenericAPIView[Any]):
+class UserKeyPair(UserKeyPairView):
     """One key pair of a user."""
-
-    serializer_class = LimitedKeyPairBody
-    token_scopes = (Scope.ADMIN,)
 
     @extend_schema(request=KeyPairLimitChange, responses=LimitedKeyPairBody)
     def patch(self, request: Request, user_id: UUID, pair: str) -> Response:
         """Change the given limits."""
-        found = get_object_or_404(_pairs_of(request, user_id), pk=pair)
-        body = KeyPairLimitChange(data=request.data)
-        body.is_valid(raise_exception=True)
-        wishes = dict(body.validated_data)
-        if "policy" in wishes:
-            wishes["policy"] = policy_named(wishes["policy"])
-        return Response(LimitedKeyPairBody(limit_key_pair(user_of(request), found, wishes)).data)
-
-
-def _pairs_of(request: Request, user_id: UUID) -> QuerySet[KeyPair]:
-    owner = User.objects.visible_to(user_of(request)).filter(pk=user_id).first()
-    if owner is None or not may_user(user_of(request), Action.SET_USER_POLICY, owner):
-        raise NotFound("User not found.")
-    return KeyPair.objects.filter(user=owner).select_related("user", "policy")
+        found, values = self.get_object(), values_of(KeyPairLimitChange, request.data)
+        if "policy" in values:
+            values["policy"] = policy_named(values["policy"])
+        return self.answer(limit_key_pair(self.user, found, values))

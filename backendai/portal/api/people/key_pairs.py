@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers, status
 from rest_framework.generics import GenericAPIView, ListAPIView
@@ -17,7 +16,8 @@ from backendai.domain.accounts.services.key_pairs import change_key_pair, create
 from backendai.domain.compute.services.launching.key_pairs import delete_key_pair
 from backendai.portal.api.frame.authentication import user_of
 from backendai.portal.api.frame.paging import NewestFirst
-from backendai.portal.api.frame.parsing import StrictSerializer
+from backendai.portal.api.frame.parsing import StrictSerializer, values_of
+from backendai.portal.api.frame.views import ResourceView
 
 
 class KeyPairBody(serializers.ModelSerializer[KeyPair]):
@@ -63,24 +63,19 @@ class KeyPairChange(StrictSerializer):
     is_main = serializers.BooleanField(required=False)
 
 
-class KeyPairList(ListAPIView[KeyPair]):
+class KeyPairList(ResourceView[KeyPair], ListAPIView[KeyPair]):
     """The user's own key pairs; creates one."""
 
-    queryset = KeyPair.objects.none()
+    queryset = KeyPair.objects.all()
     serializer_class = KeyPairBody
     pagination_class = NewestFirst
     token_scopes = tuple(Scope)
 
-    def get_queryset(self) -> QuerySet[KeyPair]:
-        """Return the user's own key pairs."""
-        return KeyPair.objects.visible_to(user_of(self.request))
-
     @extend_schema(request=KeyPairRequest, responses={201: NewKeyPairBody})
     def post(self, request: Request) -> Response:
         """Create a key pair; its secret is only in this response."""
-        body = KeyPairRequest(data=request.data)
-        body.is_valid(raise_exception=True)
-        return _with_secret(*create_key_pair(user_of(request), **body.validated_data), status.HTTP_201_CREATED)
+        values = values_of(KeyPairRequest, request.data)
+        return _with_secret(*create_key_pair(self.user, **values), status.HTTP_201_CREATED)
 
 
 class KeyPairDetail(GenericAPIView[Any]):
@@ -92,9 +87,8 @@ class KeyPairDetail(GenericAPIView[Any]):
     @extend_schema(request=KeyPairChange, responses=KeyPairBody)
     def patch(self, request: Request, access_key: str) -> Response:
         """Rename the key pair, activate or deactivate it, or make it the main one."""
-        body = KeyPairChange(data=request.data)
-        body.is_valid(raise_exception=True)
-        return Response(KeyPairBody(change_key_pair(user_of(request), access_key, **body.validated_data)).data)
+        values = values_of(KeyPairChange, request.data)
+        return Response(KeyPairBody(change_key_pair(user_of(request), access_key, **values)).data)
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, access_key: str) -> Response:

@@ -16,7 +16,7 @@ from backendai.domain.accounts.acting import owner_named, projects_to_act_in
 from backendai.domain.accounts.models import Project, User
 from backendai.domain.cluster.models import ResourceGroup
 from backendai.portal.api.frame.authentication import user_of
-from backendai.portal.api.frame.parsing import BoundedSerializer
+from backendai.portal.api.frame.parsing import BoundedSerializer, values_of
 from backendai.portal.api.other_bodies import ProjectBody
 
 
@@ -51,7 +51,6 @@ class OwnerLookup(GenericAPIView[Any]):
     """Finding a user to launch a session for; for administrators."""
 
     serializer_class = OwnerBody
-    filter_backends: list[Any] = []
 
     @extend_schema(parameters=[OwnerQuery], responses=OwnerBody)
     def get(self, request: Request) -> Response:
@@ -59,9 +58,8 @@ class OwnerLookup(GenericAPIView[Any]):
         actor = user_of(request)
         if actor.role == User.Role.USER:
             raise Http404
-        query = OwnerQuery(data=request.query_params)
-        query.is_valid(raise_exception=True)
-        owner = owner_named(actor, query.validated_data["email"])
+        values = values_of(OwnerQuery, request.query_params)
+        owner = owner_named(actor, values["email"])
         groups = ResourceGroup.objects.visible_to(owner).filter(is_active=True).order_by("name")
         found = _Owner(
             owner.email,

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from django.db.models import QuerySet
 from django.http import Http404
 from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import extend_schema, extend_schema_field
 from rest_framework import serializers, status
-from rest_framework.generics import GenericAPIView, ListAPIView
+from rest_framework.generics import ListAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -19,9 +18,10 @@ from backendai.domain.accounts.policies.applicable import HOLDER_WORDS
 from backendai.domain.accounts.scopes import Scope
 from backendai.domain.accounts.services.policies import delete_policy, write_policy
 from backendai.domain.cluster.slot_types import check_known
-from backendai.portal.api.frame.authentication import user_of
 from backendai.portal.api.frame.paging import ByName
-from backendai.portal.api.frame.parsing import AmountsField, LengthField, StrictSerializer
+from backendai.portal.api.frame.parsing import AmountsField, LengthField, StrictSerializer, values_of
+from backendai.portal.api.frame.versions import VersionedView
+from backendai.portal.api.frame.views import ResourceView
 
 _MOST = 2**31 - 1
 _Numbers = {"type": "object", "additionalProperties": {"type": "integer"}}
@@ -108,58 +108,52 @@ class PolicyBody(serializers.ModelSerializer[ResourcePolicy]):
         return {word.replace(" ", "-"): getattr(policy, f"number_of_{kind}") for kind, word in HOLDER_WORDS.items()}
 
 
-class PolicyList(ListAPIView[ResourcePolicy]):
-    """All policies; creates one."""
+class PolicyView(ResourceView[ResourcePolicy]):
+    """The base of the views of policies."""
 
-    queryset = ResourcePolicy.objects.none()
+    queryset = ResourcePolicy.objects.with_holders().prefetch_related("default_for")
     serializer_class = PolicyBody
-    pagination_class = ByName
     token_scopes = (Scope.ADMIN,)
 
-    def get_queryset(self) -> QuerySet[ResourcePolicy]:
-        """Return the visible policies with the number of their holders."""
-        return _visible(self.request)
+
+class PolicyList(PolicyView, ListAPIView[ResourcePolicy]):
+    """All policies; creates one."""
+
+    pagination_class = ByName
 
     @extend_schema(request=PolicyRequest, responses={201: PolicyBody})
     def post(self, request: Request) -> Response:
         """Create a policy."""
-        if not user_of(request).is_superadmin:
+        if not self.user.is_superadmin:
             raise Http404
-        body = PolicyRequest(data=request.data)
-        body.is_valid(raise_exception=True)
-        _check_slots(body.validated_data)
-        made = write_policy(user_of(request).pk, ResourcePolicy(), body.validated_data)
-        shown = get_object_or_404(_visible(request), pk=made.pk)
-        return Response(self.get_serializer(shown).data, status=status.HTTP_201_CREATED)
+        values = values_of(PolicyRequest, request.data)
+        _check_slots(values)
+        made = write_policy(self.user.pk, ResourcePolicy(), values)
+        return self.answer(get_object_or_404(self.get_queryset(), pk=made.pk), status.HTTP_201_CREATED)
 
 
-class PolicyDetail(GenericAPIView[ResourcePolicy]):
+class PolicyDetail(VersionedView, PolicyView):
     """One policy."""
 
-    queryset = ResourcePolicy.objects.none()
-    serializer_class = PolicyBody
-    token_scopes = (Scope.ADMIN,)
-    filter_backends: list[Any] = []
+    versioned = (ResourcePolicy, "pk")
 
     @extend_schema(responses=PolicyBody)
     def get(self, request: Request, pk: int) -> Response:
         """Return the policy."""
-        return Response(self.get_serializer(get_object_or_404(_visible(request), pk=pk)).data)
+        return self.answer(self.get_object())
 
     @extend_schema(request=PolicyChange, responses=PolicyBody)
     def patch(self, request: Request, pk: int) -> Response:
         """Change the given fields. They apply from the next pass; running sessions continue."""
-        policy = get_object_or_404(_visible(request), pk=pk)
-        body = PolicyChange(data=request.data)
-        body.is_valid(raise_exception=True)
-        _check_slots(body.validated_data, policy)
-        write_policy(user_of(request).pk, policy, body.validated_data)
-        return Response(self.get_serializer(get_object_or_404(_visible(request), pk=pk)).data)
+        policy, values = self.get_object(), values_of(PolicyChange, request.data)
+        _check_slots(values, policy)
+        write_policy(self.user.pk, policy, values)
+        return self.answer(self.get_object())
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, pk: int) -> Response:
         """Delete the policy; 409 ``policy-in-use`` with the counts while it is assigned."""
-        delete_policy(user_of(request).pk, get_object_or_404(_visible(request), pk=pk))
+        delete_policy(self.user.pk, self.get_object())
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
@@ -168,7 +162,3 @@ def _check_slots(values: Mapping[str, Any], policy: ResourcePolicy | None = None
     for field in ("slots", "max_pending_slots"):
         if isinstance(amounts := values.get(field), Mapping):
             check_known(amounts, field=field, kept=getattr(policy, field, ()))
-
-
-def _visible(request: Request) -> QuerySet[ResourcePolicy]:
-    return ResourcePolicy.objects.visible_to(user_of(request)).with_holders().prefetch_related("default_for")

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from django.db import transaction
 from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import extend_schema
 from rest_framework import status
-from rest_framework.generics import GenericAPIView, ListAPIView
+from rest_framework.generics import ListAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -26,11 +25,10 @@ from backendai.domain.accounts.services import (
     remove_member,
     set_member_role,
 )
-from backendai.portal.api.frame.authentication import user_of
-from backendai.portal.api.frame.filters import RequestedFilters
-from backendai.portal.api.frame.named import domain_named, policy_named, with_rows
+from backendai.portal.api.frame.named import domain_named, policy_named
 from backendai.portal.api.frame.paging import ByName, NewestFirst
-from backendai.portal.api.frame.versions import check_seen, tag_of
+from backendai.portal.api.frame.parsing import values_of
+from backendai.portal.api.frame.views import ResourceView, TaggedView
 from backendai.portal.api.people.bodies import (
     MemberBody,
     MemberChange,
@@ -42,133 +40,101 @@ from backendai.portal.api.people.bodies import (
 from backendai.portal.api.people.filters import ProjectFilter
 
 
-class ProjectList(ListAPIView[Project]):
-    """The visible projects; creates one."""
+class ProjectView(TaggedView[Project]):
+    """The base of the views of projects."""
 
-    queryset = Project.objects.none()
+    queryset = Project.objects.select_related("domain__policy", "policy")
+    shown_rows = queryset.annotate(number_of_members=number_of(Membership.objects.all(), "project"))
     serializer_class = ProjectDetail
-    pagination_class = ByName
-    filterset_class = ProjectFilter
-    filter_backends = [RequestedFilters]
+    lookup_url_kwarg = "project_id"
     token_scopes = (Scope.ADMIN,)
 
-    def get_queryset(self) -> QuerySet[Project]:
-        """Return the visible projects."""
-        return shown_projects(user_of(self.request))
+
+class ProjectList(ProjectView, ListAPIView[Project]):
+    """The visible projects; creates one."""
+
+    queryset = ProjectView.shown_rows
+    pagination_class = ByName
+    filterset_class = ProjectFilter
 
     @extend_schema(request=NewProjectRequest, responses={201: ProjectDetail})
     def post(self, request: Request) -> Response:
         """Create a project."""
-        body = NewProjectRequest(data=request.data)
-        body.is_valid(raise_exception=True)
-        domain = domain_named(user_of(request), body.validated_data["domain"])
+        values = values_of(NewProjectRequest, request.data)
+        domain = domain_named(self.user, values["domain"])
         if domain is None:
             raise UserError("Name the domain.", field="domain", code="unknown-domain")
-        policy = policy_named(body.validated_data["policy"])
-        project = create_project(user_of(request), domain, body.validated_data["name"], policy=policy)
-        return Response(_shown(request, project.pk), status=status.HTTP_201_CREATED)
+        project = create_project(self.user, domain, values["name"], policy=policy_named(values["policy"]))
+        return Response(self.shown(project.pk), status.HTTP_201_CREATED)
 
 
-class ProjectPage(GenericAPIView[Project]):
+class ProjectPage(ProjectView):
     """One project."""
-
-    serializer_class = ProjectDetail
-    token_scopes = (Scope.ADMIN,)
-    filter_backends: list[Any] = []
 
     def get(self, request: Request, project_id: UUID) -> Response:
         """Return the project; use ``ETag`` as ``If-Match`` of a change."""
-        shown = _shown(request, project_id)
-        return Response(shown, headers={"ETag": tag_of(shown)})
+        return self.tagged()
 
     @extend_schema(request=ProjectChange, responses=ProjectDetail)
     def patch(self, request: Request, project_id: UUID) -> Response:
         """Change the given fields. 412 if ``If-Match`` does not name the current version."""
-        project = _project(request, project_id)
-        body = ProjectChange(data=request.data)
-        body.is_valid(raise_exception=True)
-        wishes = with_rows(user_of(request), body.validated_data)
-        with transaction.atomic():
-            get_object_or_404(Project.objects.select_for_update(), pk=project.pk)
-            check_seen(request, _shown(request, project_id))
-            change_project(user_of(request), project, wishes)
-        shown = _shown(request, project_id)
-        return Response(shown, headers={"ETag": tag_of(shown)})
+        return self.change(request, ProjectChange, lambda project, values: change_project(self.user, project, values))
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, project_id: UUID) -> Response:
         """Delete a project that was never used; otherwise 409 with its uses."""
-        delete_project(user_of(request), _project(request, project_id))
+        delete_project(self.user, self.get_object())
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
-class MemberList(ListAPIView[Membership]):
-    """The members of a project, for those who manage them."""
+class MemberView(ResourceView[Membership]):
+    """The base of the views of a project's members, for those who manage them."""
 
-    queryset = Membership.objects.none()
+    queryset = Membership.objects.select_related("user")
     serializer_class = MemberBody
-    pagination_class = NewestFirst
-    filter_backends = []
     token_scopes = (Scope.ADMIN,)
 
-    def get_queryset(self) -> QuerySet[Membership]:
-        """Return the memberships."""
-        if getattr(self, "swagger_fake_view", False):
-            return Membership.objects.none()
-        project = _managed(self.request, self.kwargs["project_id"])
-        members: QuerySet[Membership] = project.memberships.select_related("user").order_by()
+    def visible(self, rows: Any) -> QuerySet[Membership]:
+        """Return the memberships of the project."""
+        members: QuerySet[Membership] = rows.filter(project=self.project()).order_by()
         return members
+
+    def project(self) -> Project:
+        """Return the project in the address; 404 unless the user manages its members."""
+        managed = Project.objects.managed_by(self.user).select_related("domain")
+        return get_object_or_404(managed, pk=self.kwargs["project_id"])
+
+
+class MemberList(MemberView, ListAPIView[Membership]):
+    """The members of a project, for those who manage them."""
+
+    pagination_class = NewestFirst
 
     @extend_schema(request=NewMemberRequest, responses={201: MemberBody})
     def post(self, request: Request, project_id: UUID) -> Response:
         """Add a user of the project's domain."""
-        project = _managed(request, project_id)
-        body = NewMemberRequest(data=request.data)
-        body.is_valid(raise_exception=True)
-        wishes = body.validated_data
-        membership = add_member(user_of(request), project, wishes["email"], role=wishes["role"])
-        return Response(MemberBody(membership).data, status=status.HTTP_201_CREATED)
+        project, values = self.project(), values_of(NewMemberRequest, request.data)
+        return self.answer(
+            add_member(self.user, project, values["email"], role=values["role"]), status.HTTP_201_CREATED
+        )
 
 
-class MemberPage(GenericAPIView[Membership]):
+class MemberPage(MemberView):
     """One member of a project."""
-
-    serializer_class = MemberBody
-    token_scopes = (Scope.ADMIN,)
 
     @extend_schema(request=MemberChange, responses=MemberBody)
     def patch(self, request: Request, project_id: UUID, user_id: UUID) -> Response:
         """Change the member's role in the project."""
-        project, user = self._both(request, project_id, user_id)
-        body = MemberChange(data=request.data)
-        body.is_valid(raise_exception=True)
-        return Response(MemberBody(set_member_role(user_of(request), project, user, body.validated_data["role"])).data)
+        project, user = self._both()
+        values = values_of(MemberChange, request.data)
+        return self.answer(set_member_role(self.user, project, user, values["role"]))
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, project_id: UUID, user_id: UUID) -> Response:
         """Remove the member from the project; their sessions continue."""
-        remove_member(user_of(request), *self._both(request, project_id, user_id))
+        remove_member(self.user, *self._both())
         return Response(status=status.HTTP_204_NO_CONTENT)
 
-    def _both(self, request: Request, project_id: UUID, user_id: UUID) -> tuple[Project, User]:
-        project = _managed(request, project_id)
-        return project, get_object_or_404(User, memberships__project=project, pk=user_id)
-
-
-def shown_projects(viewer: User) -> QuerySet[Project]:
-    """Return the visible projects with everything that a response contains, in one query."""
-    projects: QuerySet[Project] = Project.objects.visible_to(viewer).select_related("domain", "policy")
-    return projects.annotate(number_of_members=number_of(Membership.objects.all(), "project"))
-
-
-def _project(request: Request, project_id: UUID) -> Project:
-    rows = Project.objects.visible_to(user_of(request)).select_related("domain__policy", "policy")
-    return get_object_or_404(rows, pk=project_id)
-
-
-def _managed(request: Request, project_id: UUID) -> Project:
-    return get_object_or_404(Project.objects.managed_by(user_of(request)).select_related("domain"), pk=project_id)
-
-
-def _shown(request: Request, project_id: UUID) -> dict[str, Any]:
-    return dict(ProjectDetail(get_object_or_404(shown_projects(user_of(request)), pk=project_id)).data)
+    def _both(self) -> tuple[Project, User]:
+        project = self.project()
+        return project, get_object_or_404(User, memberships__project=project, pk=self.kwargs["user_id"])

@@ -29,7 +29,7 @@ from backendai.gates.gateways.ssh_access import (
     site_for,
 )
 from backendai.portal.api.frame.authentication import user_of
-from backendai.portal.api.frame.parsing import StrictSerializer
+from backendai.portal.api.frame.parsing import StrictSerializer, values_of
 
 
 class SshConfigBody(serializers.Serializer[Any]):
@@ -136,9 +136,8 @@ class SessionSshKeyView(GenericAPIView[Any]):
     def post(self, request: Request, session_id: UUID) -> Response:
         """Return the private key, or with ``renew`` a new one; for the owner only."""
         session = get_object_or_404(ComputeSession.objects.visible_to(user_of(request)), pk=session_id)
-        wish = SessionSshKeyRequest(data=request.data)
-        wish.is_valid(raise_exception=True)
-        private, fingerprint = key_of(user_of(request), session, renew=wish.validated_data["renew"])
+        values = values_of(SessionSshKeyRequest, request.data)
+        private, fingerprint = key_of(user_of(request), session, renew=values["renew"])
         return Response(SshPrivateKeyBody({"private_key": private, "fingerprint": fingerprint}).data)
 
 

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from backendai.portal.api.people import domains, invitations, key_pair_limits, projects
+from backendai.portal.api.people import domains, invitations, key_pair_limits, projects, second_factors
 from backendai.portal.api.people import views as people
 
 urlpatterns = [
@@ -11,6 +11,11 @@ urlpatterns = [
     path("users/<uuid:user_id>/activate/", people.UserActivation.as_view(), name="user-activate"),
     path("users/<uuid:user_id>/deactivate/", people.UserDeactivation.as_view(), name="user-deactivate"),
     path("users/<uuid:user_id>/password/", people.UserPassword.as_view(), name="user-password"),
+    path(
+        "users/<uuid:user_id>/second-factors/",
+        second_factors.UserSecondFactors.as_view(),
+        name="user-second-factors",
+    ),
     path("users/<uuid:user_id>/purge/", people.UserPurge.as_view(), name="user-purge"),
     path("users/<uuid:user_id>/keypairs/", key_pair_limits.UserKeyPairs.as_view(), name="user-keypairs"),
     path("users/<uuid:user_id>/keypairs/<str:pair>/", key_pair_limits.UserKeyPair.as_view(), name="user-keypair"),

@@ -71,7 +71,7 @@ class RunList(GuestView):
 
     runs_code = True
 
-    @extend_schema(operation_id="v1_sessions_runs_list", parameters=[RunsQuery], responses=dict)
+    @extend_schema(parameters=[RunsQuery], responses=dict)
     async def get(self, request: Request, session_id: UUID) -> Response:
         """Return the newest runs with the beginning of their code, and the contexts; ``before`` leads to older runs."""
         return Response(await self.ask("runs", **self.read(RunsQuery, request.query_params)))

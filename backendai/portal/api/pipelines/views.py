@@ -7,25 +7,27 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from django.db.models import QuerySet
+from django.db.models import F
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiParameter, extend_schema
-from rest_framework import serializers, status
-from rest_framework.generics import GenericAPIView, ListAPIView
+from rest_framework import serializers
+from rest_framework.generics import ListAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from backendai.domain.accounts.scopes import Scope
 from backendai.domain.pipelines.comparing import differences, last_good
+from backendai.domain.pipelines.elements import MOST_TASKS
 from backendai.domain.pipelines.explaining import why_waits
 from backendai.domain.pipelines.models import Run, State, Task
 from backendai.domain.pipelines.presentation import counts_of, failures_of, first_waits, step_counts, steps_of
 from backendai.domain.pipelines.services.creating import RunSpec, check_run, create_run
-from backendai.portal.api.frame.authentication import signing_pair, user_of
-from backendai.portal.api.frame.idempotency import idempotency_key
-from backendai.portal.api.frame.paging import NewestFirst
-from backendai.portal.api.frame.parsing import BoundedSerializer
+from backendai.portal.api.frame.authentication import signing_pair
+from backendai.portal.api.frame.idempotency import idempotency_key, launched_answer
+from backendai.portal.api.frame.paging import NewestFirst, OnePage, only_page
+from backendai.portal.api.frame.parsing import BoundedSerializer, body_of, values_of
+from backendai.portal.api.frame.views import PartView, ResourceView
 from backendai.portal.api.pipelines.bodies import (
     BatchRunBody,
     FailureBody,
@@ -45,9 +47,12 @@ _STEP = OpenApiParameter("step", str, description="Its name; default: every step
 
 
 class ByPlace(NewestFirst):
-    """Pages as of ``NewestFirst``, in the order of the document."""
+    """Pages as of ``NewestFirst``, in the order of the document.
 
-    ordering = ("step__place", "place")
+    One number for each element: a page begins after it, and steps of 10,000 elements have it in common otherwise.
+    """
+
+    ordering = ("order",)
     page_size = 100
     max_page_size = 1000
 
@@ -74,23 +79,25 @@ class ComparisonQuery(BoundedSerializer):
         return {"with": serializers.UUIDField(required=False)}
 
 
-class BatchRunList(ListAPIView[Run]):
+class BatchRunView(ResourceView[Run]):
+    """The base of the views of runs."""
+
+    queryset = Run.objects.select_related("owner", "project")
+    serializer_class: type[Any] = BatchRunBody
+    lookup_url_kwarg = "run_id"
+    token_scopes = (Scope.SESSIONS,)
+
+
+class BatchRunList(BatchRunView, ListAPIView[Run]):
     """The visible runs; launches one."""
 
-    queryset = Run.objects.none()
     serializer_class = RunBriefBody
     pagination_class = NewestFirst
-    filter_backends: list[Any] = []
-    token_scopes = (Scope.SESSIONS,)
-    launches = True
-
-    def get_queryset(self) -> QuerySet[Run]:
-        """Return the visible runs."""
-        return runs_of(self.request)
+    launches = keeps_key = True
 
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """Return a page of runs with their counts and reasons to wait."""
-        page = self.paginate_queryset(self.get_queryset()) or []
+        page = self.paginate_queryset(self.get_queryset().defer("text")) or []
         counts, waits = counts_of(page), first_waits(page)
         rows = [brief(run, counts[run.pk], waits.get(run.pk, "")) for run in page]
         return self.get_paginated_response(RunBriefBody(rows, many=True).data)
@@ -98,19 +105,13 @@ class BatchRunList(ListAPIView[Run]):
     @extend_schema(
         request=RunRequest,
         responses={201: BatchRunBody, 200: BatchRunBody},
-        parameters=[
-            OpenApiParameter(
-                "Idempotency-Key", str, OpenApiParameter.HEADER, description="Sent again, it launches nothing new."
-            )
-        ],
     )
     def post(self, request: Request) -> Response:
         """Launch a run; 200 with the earlier run if the idempotency key was used before."""
-        body = RunRequest(data=request.data)
-        body.is_valid(raise_exception=True)
+        body = body_of(RunRequest, request.data)
         key = idempotency_key(request)
-        run, is_new = create_run(user_of(request), _wish(body, request), idempotency_key=key, now=timezone.now())
-        return Response(run_body(run), status=status.HTTP_201_CREATED if is_new else status.HTTP_200_OK)
+        run, is_new = create_run(self.user, _wish(body, request), idempotency_key=key, now=timezone.now())
+        return launched_answer(run_body(run), is_new=is_new)
 
 
 def _wish(body: RunRequest, request: Request) -> RunSpec:
@@ -119,18 +120,16 @@ def _wish(body: RunRequest, request: Request) -> RunSpec:
     return replace(wish, access_key=pair.access_key) if pair else wish
 
 
-class BatchRunPreview(GenericAPIView[Run]):
+class BatchRunPreview(BatchRunView):
     """Checking a run without launching it."""
 
     serializer_class = RunPreviewBody
-    token_scopes = (Scope.SESSIONS,)
 
     @extend_schema(request=RunRequest, responses=RunPreviewBody)
     def post(self, request: Request) -> Response:
         """Check a run without creating it; the errors are those of a launch."""
-        body = RunRequest(data=request.data)
-        body.is_valid(raise_exception=True)
-        found = check_run(user_of(request), _wish(body, request))
+        body = body_of(RunRequest, request.data)
+        found = check_run(self.user, _wish(body, request))
         document = found.document
         steps = [
             {"name": step.name, "size": step.fan.size, "after": step.after, "first_values": step.fan.values[:10]}
@@ -140,70 +139,61 @@ class BatchRunPreview(GenericAPIView[Run]):
         return Response(RunPreviewBody(told).data)
 
 
-class BatchRunDetail(GenericAPIView[Run]):
+class BatchRunDetail(BatchRunView):
     """One run."""
-
-    serializer_class = BatchRunBody
-    filter_backends: list[Any] = []
 
     def get(self, request: Request, run_id: UUID) -> Response:
         """Return the run with its steps and their counts."""
-        return Response(run_body(get_object_or_404(runs_of(request), pk=run_id)))
+        return Response(run_body(self.get_object()))
 
 
-class BatchRunTasks(ListAPIView[Task]):
+class BatchRunTasks(PartView[Task], ListAPIView[Task]):
     """The elements of a run."""
 
-    queryset = Task.objects.none()
+    owner_view = BatchRunView
+    owner_field = "step__run"
+    queryset = Task.objects.annotate(order=F("step__place") * MOST_TASKS + F("place")).prefetch_related("step")
     serializer_class = TaskBody
     pagination_class = ByPlace
-    filter_backends: list[Any] = []
 
     @extend_schema(parameters=[_STEP, OpenApiParameter("state", str, enum=State.values)])
     def get(self, request: Request, run_id: UUID) -> Response:
         """Return a page of elements in the order of the document."""
-        run = get_object_or_404(runs_of(request), pk=run_id)
-        query = TaskQuery(data=request.query_params)
-        query.is_valid(raise_exception=True)
-        asked = query.validated_data
-        rows = Task.objects.filter(step__run=run).prefetch_related("step")  # many elements of few steps
+        rows, asked = self.get_queryset(), values_of(TaskQuery, request.query_params)
         if "step" in asked:
             rows = rows.filter(step__name=asked["step"])
         if "state" in asked:
             rows = rows.filter(state=asked["state"])
-        page = self.paginate_queryset(rows.order_by()) or []
+        page = self.paginate_queryset(rows) or []
         return self.get_paginated_response(TaskBody(task_bodies(page), many=True).data)
 
 
-class BatchRunFailures(GenericAPIView[Run]):
+class BatchRunFailures(BatchRunView):
     """The failed elements of a run."""
 
     serializer_class = FailureBody
-    filter_backends: list[Any] = []
+    pagination_class = OnePage
 
     @extend_schema(responses=FailureBody(many=True))
     def get(self, request: Request, run_id: UUID) -> Response:
         """Return the first 50 elements that failed, each with its reason and the end of its log."""
-        run = get_object_or_404(runs_of(request), pk=run_id)
+        run = self.get_object()
         found = failures_of(run, timezone.now())
         bodies = task_bodies([one.task for one in found])
         told = [body | {"reason": one.reason, "log": one.log} for body, one in zip(bodies, found, strict=True)]
-        return Response(FailureBody(told, many=True).data)
+        return only_page(FailureBody(told, many=True).data)
 
 
-class BatchRunExplanation(GenericAPIView[Run]):
+class BatchRunExplanation(BatchRunView):
     """The reasons why an element waits."""
 
     serializer_class = RunWaitBody
-    filter_backends: list[Any] = []
 
     @extend_schema(parameters=[_STEP, OpenApiParameter("index", int)], responses=RunWaitBody)
     def get(self, request: Request, run_id: UUID) -> Response:
         """Return the reasons: the run, its step, an edge, a limit, the scheduler."""
-        run = get_object_or_404(runs_of(request), pk=run_id)
-        query = ExplainQuery(data=request.query_params)
-        query.is_valid(raise_exception=True)
-        asked = query.validated_data
+        run = self.get_object()
+        asked = values_of(ExplainQuery, request.query_params)
         rows = Task.objects.filter(step__run=run, index=asked["index"]).select_related("step", "session")
         rows = rows.filter(step__name=asked["step"]) if "step" in asked else rows.order_by("step__place")
         task = rows.first() or get_object_or_404(rows)
@@ -212,32 +202,24 @@ class BatchRunExplanation(GenericAPIView[Run]):
         return Response(RunWaitBody(told).data)
 
 
-class BatchRunComparison(GenericAPIView[Run]):
+class BatchRunComparison(BatchRunView):
     """The differences from an earlier run."""
 
     serializer_class = RunComparisonBody
-    filter_backends: list[Any] = []
 
     @extend_schema(parameters=[_WITH], responses=RunComparisonBody)
     def get(self, request: Request, run_id: UUID) -> Response:
         """Compare with the newest successful earlier run of this name, or with another run."""
-        run = get_object_or_404(runs_of(request), pk=run_id)
-        query = ComparisonQuery(data=request.query_params)
-        query.is_valid(raise_exception=True)
-        other = query.validated_data.get("with")
-        before = get_object_or_404(runs_of(request), pk=other) if other else last_good(run)
+        run = self.get_object()
+        values = values_of(ComparisonQuery, request.query_params)
+        other = values.get("with")
+        before = get_object_or_404(self.get_queryset(), pk=other) if other else last_good(run)
         found = differences(run, before) if before else []
         told = {
             "before": before.pk if before else None,
             "differences": [{"where": one.where, "before": one.before, "now": one.now} for one in found],
         }
         return Response(RunComparisonBody(told).data)
-
-
-def runs_of(request: Request) -> QuerySet[Run]:
-    """Return the visible runs with everything that an answer contains."""
-    visible: QuerySet[Run] = Run.objects.visible_to(user_of(request))
-    return visible.select_related("owner", "project")
 
 
 def run_body(run: Run) -> dict[str, Any]:

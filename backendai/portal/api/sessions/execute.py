@@ -142,7 +142,7 @@ class FilesView(GuestView):
 class SessionFiles(FilesView):
     """The entries of the session's home folder."""
 
-    @extend_schema(operation_id="v1_sessions_files_list", responses=dict)
+    @extend_schema(responses=dict)
     async def get(self, request: Request, session_id: UUID) -> Response:
         """Return the entries of the home folder."""
         async with file_of(self.target, "") as (about, _content):

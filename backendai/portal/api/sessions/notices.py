@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from backendai.domain.accounts.scopes import Scope
-from backendai.domain.activity.notices import CHANNELS, CHOSEN, Channels, choices_of, choose
+from backendai.domain.activity.notices import CHANNELS, CHOSEN, Choice, choices_of, choose
 from backendai.portal.api.frame.authentication import user_of
 from backendai.portal.api.frame.parsing import StrictSerializer
 
@@ -19,9 +19,9 @@ from backendai.portal.api.frame.parsing import StrictSerializer
 class ChannelsBody(StrictSerializer):
     """The channels of one kind of notification; a request contains the changes."""
 
-    card = serializers.BooleanField(required=False, help_text="A card on the current page.")
-    bell = serializers.BooleanField(required=False, help_text="An entry under the bell.")
-    email = serializers.BooleanField(required=False, help_text="An e-mail, if the site sends any.")
+    def get_fields(self) -> dict[str, Any]:
+        """Return a field for each channel."""
+        return {one.name: serializers.BooleanField(required=False, help_text=one.help) for one in CHANNELS.values()}
 
 
 class NoticeChoicesBody(StrictSerializer):
@@ -45,15 +45,15 @@ class NoticeChoices(GenericAPIView[Any]):
     @extend_schema(responses=NoticeChoicesBody)
     def get(self, request: Request) -> Response:
         """Return the channels of each kind of notification."""
-        return Response(_body(choices_of(user_of(request))))
+        return Response(_chosen(choices_of(user_of(request))))
 
     @extend_schema(request=NoticeChoicesBody, responses=NoticeChoicesBody)
     def patch(self, request: Request) -> Response:
         """Change the given channels; 400 ``no-mail-server`` for e-mail if the site sends none."""
         body = NoticeChoicesBody(data=request.data)
         body.is_valid(raise_exception=True)
-        return Response(_body(choose(user_of(request), body.validated_data)))
+        return Response(_chosen(choose(user_of(request), body.validated_data)))
 
 
-def _body(choices: dict[str, Channels]) -> dict[str, dict[str, bool]]:
-    return {str(kind): {name: getattr(choices[kind], name) for name in CHANNELS} for kind in CHOSEN}
+def _chosen(choices: dict[str, Choice]) -> dict[str, Choice]:
+    return {str(kind): choices[kind] for kind in CHOSEN}

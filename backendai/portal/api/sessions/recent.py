@@ -21,9 +21,10 @@ from backendai.domain.compute.services.launching.recent import (
     recent_launches,
     rename_launch,
 )
+from backendai.domain.compute.spec import LONGEST_NAME_READ, NAME_RULE
 from backendai.portal.api.frame.authentication import user_of
+from backendai.portal.api.frame.paging import OnePage, only_page
 from backendai.portal.api.frame.parsing import StrictSerializer
-from backendai.portal.api.sessions.launch_bodies import LONGEST_NAME_READ, NAME_RULE
 
 
 class RecentLaunchBody(serializers.ModelSerializer[LaunchRecord]):
@@ -48,16 +49,17 @@ class RecentLaunchChange(StrictSerializer):
 
 
 class RecentLaunchList(GenericAPIView[LaunchRecord]):
-    """The user's recent launches, without pages, as they are few."""
+    """The user's recent launches, on one page, as they are few."""
 
     queryset = LaunchRecord.objects.none()
     serializer_class = RecentLaunchBody
+    pagination_class = OnePage
     filter_backends: list[Any] = []
 
     @extend_schema(responses=RecentLaunchBody(many=True))
     def get(self, request: Request) -> Response:
         """Return the pinned launches first, then the newest."""
-        return Response(RecentLaunchBody(recent_launches(user_of(request)), many=True).data)
+        return only_page(RecentLaunchBody(recent_launches(user_of(request)), many=True).data)
 
 
 class RecentLaunchDetail(GenericAPIView[Any]):

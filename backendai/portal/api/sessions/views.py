@@ -6,17 +6,18 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from django.db.models import QuerySet
+from django.db.models import F, Prefetch, QuerySet
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
-from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
-from rest_framework import serializers, status
+from drf_spectacular.utils import extend_schema, extend_schema_field
+from rest_framework import serializers
 from rest_framework.filters import OrderingFilter
 from rest_framework.generics import GenericAPIView, ListAPIView, RetrieveAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from backendai.base.core.messages import values_of
+from backendai.domain.accounts.models import User
 from backendai.domain.accounts.scopes import Scope
 from backendai.domain.compute.models import ComputeSession, Kernel, SchedulingRecord, SessionMount
 from backendai.domain.compute.services.launching.create import launch_session
@@ -25,16 +26,15 @@ from backendai.domain.compute.services.launching.renaming import rename_session
 from backendai.domain.compute.services.life.end_times import set_end
 from backendai.domain.compute.services.life.ending import terminate_session
 from backendai.domain.compute.services.life.ending_many import EndedMany, Refusal, terminate_sessions
-from backendai.domain.pipelines.services.single import launch_with_retries
+from backendai.domain.compute.spec import LONGEST_NAME_READ, NAME_RULE
+from backendai.domain.pipelines.services.creating import launch_with_retries
 from backendai.domain.planning.steps import shown_steps
 from backendai.portal.api.frame.authentication import signing_pair, user_of
 from backendai.portal.api.frame.filters import HistoryFilter, RequestedFilters, SessionFilter
-from backendai.portal.api.frame.idempotency import idempotency_key
-from backendai.portal.api.frame.paging import NewestFirst
+from backendai.portal.api.frame.idempotency import idempotency_key, launched_answer
+from backendai.portal.api.frame.paging import NewestFirst, OnePage, only_page
 from backendai.portal.api.frame.parsing import MomentField, StrictSerializer
-from backendai.portal.api.frame.templated import launch_asked_for
-from backendai.portal.api.sessions.launch_bodies import LONGEST_NAME_READ, NAME_RULE, LaunchRequest
-from backendai.portal.api.sessions.queries import shown_at_launch, shown_kernels, shown_sessions
+from backendai.portal.api.sessions.launch_request import LaunchRequest, launch_asked_for
 
 _Amounts = {"type": "object", "additionalProperties": {"type": "string"}}
 _Words = {"type": "object", "additionalProperties": {"type": "string"}, "nullable": True}
@@ -97,7 +97,7 @@ class EndedManyBody(serializers.Serializer[EndedMany]):
 class KernelBody(serializers.ModelSerializer[Kernel]):
     """One kernel of a session."""
 
-    agent = serializers.CharField(source="agent_name", read_only=True)
+    agent = serializers.CharField(source="agent_name", read_only=True, allow_null=True)
     status = serializers.CharField()
     status_message = serializers.CharField(source="reason_text")
     status_values = serializers.SerializerMethodField(help_text="The values in the message, by name.")
@@ -153,6 +153,7 @@ class SessionBody(serializers.ModelSerializer[ComputeSession]):
     status_message = serializers.CharField(source="reason_text")
     status_values = serializers.SerializerMethodField(help_text="The values in the message, by name.")
     result = serializers.CharField()
+    placement = serializers.CharField(read_only=True, help_text="spread, pack, or empty.")
     owner = serializers.EmailField(source="owner_email", read_only=True)
     launched_by = serializers.EmailField(
         source="launched_by_email",
@@ -206,14 +207,14 @@ class SessionBody(serializers.ModelSerializer[ComputeSession]):
         """Return the IDs of the sessions that must end first."""
         return [str(other.pk) for other in session.shown_depends_on]
 
-    def get_template(self, session: ComputeSession) -> str:
+    def get_template(self, session: Any) -> str:
         """Return the version of the template from which the session was launched, or an empty text."""
-        return str(session.spec.get("template", ""))
+        return str(session.spec_template or "")
 
     @extend_schema_field({"type": "object", "additionalProperties": {}, "nullable": True})
-    def get_parameters(self, session: ComputeSession) -> dict[str, Any] | None:
+    def get_parameters(self, session: Any) -> dict[str, Any] | None:
         """Return the parameters of the template to the owner, None to others, as they can be private."""
-        return dict(session.spec.get("parameters", {})) if self._is_own(session) else None
+        return dict(session.spec_parameters or {}) if self._is_own(session) else None
 
     def _is_own(self, session: ComputeSession) -> bool:
         return bool(session.owner_id == self.context["request"].user.pk)
@@ -268,7 +269,8 @@ class SessionList(ListAPIView[ComputeSession]):
     filterset_class = SessionFilter
     filter_backends = [RequestedFilters]
     token_scopes = (Scope.SESSIONS,)
-    launches = True
+    launches = keeps_key = True
+    is_large = True  # 100 sessions with 64 KiB of variables and a command of 64 KiB each, several times over
 
     def get_queryset(self) -> QuerySet[ComputeSession]:
         """Return the visible sessions with everything that an answer contains."""
@@ -277,11 +279,6 @@ class SessionList(ListAPIView[ComputeSession]):
     @extend_schema(
         request=LaunchRequest,
         responses={201: SessionBody, 200: SessionBody},
-        parameters=[
-            OpenApiParameter(
-                "Idempotency-Key", str, OpenApiParameter.HEADER, description="Sent again, it launches nothing new."
-            )
-        ],
     )
     def post(self, request: Request) -> Response:
         """Launch a session; 200 with the earlier session if the idempotency key was used before."""
@@ -292,14 +289,13 @@ class SessionList(ListAPIView[ComputeSession]):
         if retry:
             found, is_new = launch_with_retries(user_of(request), spec, retry, idempotency_key=key, now=timezone.now())
             made = get_object_or_404(shown_sessions(user_of(request)), pk=found.pk)
-            code = status.HTTP_201_CREATED if is_new else status.HTTP_200_OK
-            return Response(self.get_serializer(made).data, status=code)
+            return launched_answer(self.get_serializer(made).data, is_new=is_new)
         launched = launch_session(user_of(request), spec, idempotency_key=key)
         if launched.kernels is None:
             earlier = get_object_or_404(shown_sessions(user_of(request)), pk=launched.session.pk)
-            return Response(self.get_serializer(earlier).data)
+            return launched_answer(self.get_serializer(earlier).data, is_new=False)
         made = shown_at_launch(launched.session, launched.kernels)
-        return Response(self.get_serializer(made).data, status=status.HTTP_201_CREATED)
+        return launched_answer(self.get_serializer(made).data, is_new=True)
 
 
 class SessionDetail(RetrieveAPIView[ComputeSession]):
@@ -342,9 +338,7 @@ class SessionsEnd(GenericAPIView[Any]):
     serializer_class = EndedManyBody
     token_scopes = (Scope.SESSIONS,)
 
-    @extend_schema(
-        operation_id="v1_sessions_terminate_many_create", request=TerminateManyRequest, responses=EndedManyBody
-    )
+    @extend_schema(request=TerminateManyRequest, responses=EndedManyBody)
     def post(self, request: Request) -> Response:
         """Terminate at most 100 sessions; the response names those that could not be terminated, with the reason."""
         body = TerminateManyRequest(data=request.data)
@@ -408,13 +402,14 @@ class SessionKernels(GenericAPIView[Kernel]):
     """The kernels of a session, the main one first."""
 
     serializer_class = KernelBody
+    pagination_class = OnePage
     filter_backends: list[Any] = []
 
     @extend_schema(responses=KernelBody(many=True))
     def get(self, request: Request, session_id: UUID) -> Response:
         """Return all kernels, at most 16."""
         session = get_object_or_404(ComputeSession.objects.visible_to(user_of(request)), pk=session_id)
-        return Response(self.get_serializer(shown_kernels(session.kernels.all()), many=True).data)
+        return only_page(self.get_serializer(shown_kernels(session.kernels.all()), many=True).data)
 
 
 class SessionHistory(ListAPIView[SchedulingRecord]):
@@ -435,3 +430,47 @@ class SessionHistory(ListAPIView[SchedulingRecord]):
         visible = ComputeSession.objects.visible_to(user_of(self.request))
         session: ComputeSession = get_object_or_404(visible, pk=self.kwargs["session_id"])
         return session.records.order_by()
+
+
+_NAMES = {
+    "owner_email": F("owner__email"),
+    "launched_by_email": F("launched_by__email"),
+    "project_name": F("project__name"),
+    "resource_group_name": F("resource_group__name"),
+    "image_name": F("image__name"),
+    "spec_template": F("spec__template"),
+    "spec_parameters": F("spec__parameters"),
+}
+
+
+def shown_sessions(user: User) -> QuerySet[Any]:
+    """Return the visible sessions with ``shown_kernels``, ``shown_mounts``, ``shown_depends_on``; four queries."""
+    kernels = Prefetch("kernels", shown_kernels(Kernel.objects.all()), to_attr="shown_kernels")
+    mounts = Prefetch("mounts", to_attr="shown_mounts")
+    others = Prefetch("depends_on", _others(), to_attr="shown_depends_on")
+    rows = ComputeSession.objects.visible_to(user).annotate(**_NAMES).defer("spec")  # it repeats variables and commands
+    return rows.prefetch_related(kernels, mounts, others)
+
+
+def shown_kernels(kernels: QuerySet[Kernel]) -> QuerySet[Any]:
+    """Return these kernels with the names of their agents and own images."""
+    return kernels.annotate(agent_name=F("agent__name"), own_image=F("image__name"))
+
+
+def shown_at_launch(session: Any, kernels: list[Any]) -> ComputeSession:
+    """Add the attributes that ``shown_sessions`` queries to a new session, and return it."""
+    session.owner_email, session.project_name = session.owner.email, session.project.name
+    session.launched_by_email = session.launched_by.email if session.launched_by else None
+    session.resource_group_name, session.image_name = session.resource_group.name, session.image.name
+    session.spec_template, session.spec_parameters = session.spec.get("template"), session.spec.get("parameters")
+    session.shown_kernels = kernels
+    session.shown_depends_on = list(_others().filter(dependents=session)) if session.spec.get("depends_on") else []
+    session.shown_mounts = list(session.mounts.all()) if session.mount_count else []
+    for kernel in kernels:
+        kernel.agent_name, kernel.own_image = None, kernel.image.name if kernel.image else None
+    launched: ComputeSession = session
+    return launched
+
+
+def _others() -> QuerySet[ComputeSession]:
+    return ComputeSession.objects.only("pk").order_by("created_at", "pk")

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from typing import Any
 
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
+from rest_framework.renderers import BaseRenderer, JSONRenderer
 
+from backendai.base.core.written_documents import written
 from backendai.domain.pipelines.documents.document import LARGEST as MOST_CHARACTERS
 from backendai.domain.templates.documents import parts_of
 from backendai.domain.templates.models import ICONS, Template, TemplateVersion
@@ -18,10 +22,10 @@ from backendai.portal.api.frame.parsing import StrictSerializer
 class TemplateBody(serializers.ModelSerializer[Template]):
     """A template; ``current`` is the version for launches that name no version."""
 
-    project = serializers.SlugRelatedField[Any](slug_field="name", read_only=True)
-    domain = serializers.SlugRelatedField[Any](slug_field="name", read_only=True)
-    owner = serializers.SlugRelatedField[Any](slug_field="email", read_only=True)
-    current = serializers.SlugRelatedField[Any](slug_field="number", read_only=True)
+    project = serializers.SlugRelatedField[Any](slug_field="name", read_only=True, allow_null=True)
+    domain = serializers.SlugRelatedField[Any](slug_field="name", read_only=True, allow_null=True)
+    owner = serializers.SlugRelatedField[Any](slug_field="email", read_only=True, allow_null=True)
+    current = serializers.SlugRelatedField[Any](slug_field="number", read_only=True, allow_null=True)
 
     class Meta:
         model = Template
@@ -47,7 +51,7 @@ class TemplateBody(serializers.ModelSerializer[Template]):
 class VersionBody(serializers.ModelSerializer[TemplateVersion]):
     """A version of a template, which never changes."""
 
-    author = serializers.SlugRelatedField[Any](slug_field="email", read_only=True)
+    author = serializers.SlugRelatedField[Any](slug_field="email", read_only=True, allow_null=True)
 
     class Meta:
         model = TemplateVersion
@@ -200,3 +204,17 @@ def rendered_body(template: str, rendered: Rendered) -> dict[str, Any]:
 
 def _document(template: Template) -> dict[str, Any]:
     return template.current.document if template.current else {}
+
+
+class YAMLRenderer(BaseRenderer):
+    """Answers in YAML, requested by ``?format=yaml`` or the header Accept: a text unchanged, other data in blocks."""
+
+    media_type = "application/yaml"
+    format = "yaml"
+    charset = "utf-8"
+
+    def render(self, data: Any, accepted_media_type: str | None = None, renderer_context: Any = None) -> bytes:
+        """Return the answer as bytes of YAML."""
+        if isinstance(data, Mapping):
+            data = written(json.loads(JSONRenderer().render(data)))  # YAML has no ids and lazy texts
+        return data.encode() if isinstance(data, str) else b""

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema
 from rest_framework import status
-from rest_framework.generics import GenericAPIView, ListAPIView
+from rest_framework.generics import ListAPIView
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -19,9 +18,9 @@ from backendai.domain.accounts.scopes import Scope
 from backendai.domain.templates.models import TemplateVersion
 from backendai.domain.templates.services.launching import from_template, with_group
 from backendai.domain.templates.services.publishing import activate_version, publish_version
-from backendai.portal.api.frame.authentication import user_of
 from backendai.portal.api.frame.paging import NewestFirst
-from backendai.portal.api.frame.yaml_answers import YAMLRenderer
+from backendai.portal.api.frame.parsing import values_of
+from backendai.portal.api.frame.views import PartView
 from backendai.portal.api.templates.bodies import (
     ActivateRequest,
     RenderedBody,
@@ -30,9 +29,10 @@ from backendai.portal.api.templates.bodies import (
     VersionBody,
     VersionDetailBody,
     WrittenRequest,
+    YAMLRenderer,
     rendered_body,
 )
-from backendai.portal.api.templates.views import templates_of, written_text
+from backendai.portal.api.templates.views import TemplateView, written_text
 
 
 class ByNumber(NewestFirst):
@@ -41,82 +41,65 @@ class ByNumber(NewestFirst):
     ordering = "-number"
 
 
-class TemplateVersions(ListAPIView[TemplateVersion]):
-    """The versions of a template; publishes one."""
+class VersionView(PartView[TemplateVersion]):
+    """The base of the views of a template's versions."""
 
-    queryset = TemplateVersion.objects.none()
-    serializer_class = VersionBody
-    pagination_class = ByNumber
-    filter_backends: list[Any] = []
+    owner_view = TemplateView
+    owner_field = "template"
+    queryset = TemplateVersion.objects.select_related("author")
+    serializer_class: type[Any] = VersionDetailBody
+    lookup_field = "number"
     token_scopes = (Scope.SESSIONS,)
 
-    def get_queryset(self) -> QuerySet[TemplateVersion]:
-        """Return the versions of a visible template."""
-        if getattr(self, "swagger_fake_view", False):
-            return TemplateVersion.objects.none()
-        template = get_object_or_404(templates_of(self.request), pk=self.kwargs["template_id"])
-        return template.versions.select_related("author")
+
+class TemplateVersions(VersionView, ListAPIView[TemplateVersion]):
+    """The versions of a template; publishes one."""
+
+    serializer_class = VersionBody
+    pagination_class = ByNumber
 
     @extend_schema(request=WrittenRequest, responses={201: VersionDetailBody})
     def post(self, request: Request, template_id: UUID) -> Response:
         """Publish a version. New launches use the current one until this one is activated."""
-        template = get_object_or_404(templates_of(request), pk=template_id)
-        body = WrittenRequest(data=request.data)
-        body.is_valid(raise_exception=True)
-        said = dict(body.validated_data)
-        version = publish_version(user_of(request), template, written_text(said), note=said["note"], now=timezone.now())
+        template, said = self.owner(), values_of(WrittenRequest, request.data)
+        version = publish_version(self.user, template, written_text(said), note=said["note"], now=timezone.now())
         return Response(VersionDetailBody(version).data, status=status.HTTP_201_CREATED)
 
 
-class TemplateVersionDetail(GenericAPIView[TemplateVersion]):
+class TemplateVersionDetail(VersionView):
     """One version."""
 
-    queryset = TemplateVersion.objects.none()
-    serializer_class = VersionDetailBody
-    filter_backends: list[Any] = []
     renderer_classes = [JSONRenderer, YAMLRenderer]
 
     def get(self, request: Request, template_id: UUID, number: int) -> Response:
         """Return the version; the YAML format has only the document, as it was written."""
-        template = get_object_or_404(templates_of(request), pk=template_id)
-        version = get_object_or_404(template.versions.select_related("author"), number=number)
-        if request.accepted_renderer.format == "yaml":
-            return Response(version.text)
-        return Response(VersionDetailBody(version).data)
+        version = self.get_object()
+        return Response(version.text) if request.accepted_renderer.format == "yaml" else self.answer(version)
 
 
-class TemplateActivate(GenericAPIView[Any]):
+class TemplateActivate(TemplateView):
     """The current version of a template."""
-
-    serializer_class = TemplateDetailBody
-    token_scopes = (Scope.SESSIONS,)
 
     @extend_schema(request=ActivateRequest, responses=TemplateDetailBody)
     def post(self, request: Request, template_id: UUID) -> Response:
         """Activate a version; running sessions are not affected."""
-        template = get_object_or_404(templates_of(request), pk=template_id)
-        body = ActivateRequest(data=request.data)
-        body.is_valid(raise_exception=True)
-        activate_version(user_of(request), template, body.validated_data["version"], now=timezone.now())
-        return Response(TemplateDetailBody(get_object_or_404(templates_of(request), pk=template_id)).data)
+        template, values = self.get_object(), values_of(ActivateRequest, request.data)
+        activate_version(self.user, template, values["version"], now=timezone.now())
+        return self.answer(self.get_object())
 
 
-class TemplateRender(GenericAPIView[Any]):
+class TemplateRender(TemplateView):
     """Rendering a launch request from a template."""
 
     serializer_class = RenderedBody
     token_scopes = (Scope.READ,)  # it changes nothing
-    filter_backends: list[Any] = []
 
     @extend_schema(request=RenderRequest, responses=RenderedBody)
     def post(self, request: Request, template_id: UUID) -> Response:
         """Return the launch request with the source of each field, including the resource group's defaults."""
-        template = get_object_or_404(templates_of(request), pk=template_id)
-        body = RenderRequest(data=request.data)
-        body.is_valid(raise_exception=True)
-        said = body.validated_data
+        template, said = self.get_object(), values_of(RenderRequest, request.data)
         numbers = {"number": said["version"]} if "version" in said else {"pk": template.current_id}
         version = get_object_or_404(template.versions.all(), **numbers)
         version.template = template
         made = from_template(version, said["parameters"], said["request"], secrets=False)
-        return Response(rendered_body(str(version), with_group(user_of(request), made)))
+        return Response(rendered_body(str(version), with_group(self.user, made)))

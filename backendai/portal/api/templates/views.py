@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from django.db.models import QuerySet
-from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema
 from rest_framework import status
-from rest_framework.generics import GenericAPIView, ListAPIView
+from rest_framework.generics import ListAPIView
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -24,24 +22,34 @@ from backendai.domain.templates.services.publishing import (
     delete_template,
     text_of,
 )
-from backendai.portal.api.frame.authentication import user_of
 from backendai.portal.api.frame.paging import ByName
-from backendai.portal.api.frame.yaml_answers import YAMLRenderer
-from backendai.portal.api.templates.bodies import TemplateBody, TemplateChange, TemplateDetailBody, TemplateRequest
+from backendai.portal.api.frame.parsing import values_of
+from backendai.portal.api.frame.versions import VersionedView
+from backendai.portal.api.frame.views import ResourceView
+from backendai.portal.api.templates.bodies import (
+    TemplateBody,
+    TemplateChange,
+    TemplateDetailBody,
+    TemplateRequest,
+    YAMLRenderer,
+)
 
 
-class TemplateList(ListAPIView[Template]):
+class TemplateView(ResourceView[Template]):
+    """The base of the views of templates."""
+
+    queryset = Template.objects.select_related("owner", "project", "domain", "current")
+    serializer_class: type[Any] = TemplateDetailBody
+    lookup_url_kwarg = "template_id"
+    token_scopes: tuple[Scope, ...] = (Scope.SESSIONS,)
+
+
+class TemplateList(TemplateView, ListAPIView[Template]):
     """The visible templates; creates one."""
 
-    queryset = Template.objects.none()
+    queryset = TemplateView.queryset.defer("current__document", "current__text")
     serializer_class = TemplateBody
     pagination_class = ByName
-    filter_backends: list[Any] = []
-    token_scopes = (Scope.SESSIONS,)
-
-    def get_queryset(self) -> QuerySet[Template]:
-        """Return the visible templates."""
-        return templates_of(self.request)
 
     @extend_schema(request=TemplateRequest, responses={201: TemplateDetailBody})
     def post(self, request: Request) -> Response:
@@ -49,50 +57,39 @@ class TemplateList(ListAPIView[Template]):
 
         Errors in a text are reported with line and column.
         """
-        body = TemplateRequest(data=request.data)
-        body.is_valid(raise_exception=True)
-        said = dict(body.validated_data)
+        said = values_of(TemplateRequest, request.data)
         wish = TemplateDraft(**{name: said[name] for name in TemplateDraft.__dataclass_fields__})
-        made = create_template(user_of(request), wish, written_text(said), note=said["note"], now=timezone.now())
+        made = create_template(self.user, wish, written_text(said), note=said["note"], now=timezone.now())
         return Response(TemplateDetailBody(made).data, status=status.HTTP_201_CREATED)
 
 
-class TemplateDetail(GenericAPIView[Template]):
+class TemplateDetail(VersionedView, TemplateView):
     """One template."""
 
-    queryset = Template.objects.none()
-    serializer_class = TemplateDetailBody
-    filter_backends: list[Any] = []
+    versioned = (Template, "pk")
+
     renderer_classes = [JSONRenderer, YAMLRenderer]
-    token_scopes = (Scope.SESSIONS,)
 
     def get(self, request: Request, template_id: UUID) -> Response:
         """Return the template with its current document; the YAML format has only the document, as it was written."""
-        template = get_object_or_404(templates_of(request), pk=template_id)
+        template = self.get_object()
         if request.accepted_renderer.format == "yaml":
             return Response(template.current.text if template.current else "")
-        return Response(TemplateDetailBody(template).data)
+        return self.answer(template)
 
     @extend_schema(request=TemplateChange)
     def patch(self, request: Request, template_id: UUID) -> Response:
         """Change title, description, icon or deprecation of the template."""
-        template = get_object_or_404(templates_of(request), pk=template_id)
-        body = TemplateChange(data=request.data)
-        body.is_valid(raise_exception=True)
-        change_template(user_of(request), template, body.validated_data, now=timezone.now())
-        return Response(TemplateDetailBody(template).data)
+        template = self.get_object()
+        values = values_of(TemplateChange, request.data)
+        change_template(self.user, template, values, now=timezone.now())
+        return self.answer(template)
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, template_id: UUID) -> Response:
         """Delete the template with its versions; sessions continue."""
-        delete_template(user_of(request), get_object_or_404(templates_of(request), pk=template_id))
+        delete_template(self.user, self.get_object())
         return Response(status=status.HTTP_204_NO_CONTENT)
-
-
-def templates_of(request: Request) -> QuerySet[Template]:
-    """Return the visible templates with everything that a response contains."""
-    visible: QuerySet[Template] = Template.objects.visible_to(user_of(request))
-    return visible.select_related("owner", "project", "domain", "current")
 
 
 def written_text(said: dict[str, Any]) -> str:
