@@ -6,17 +6,20 @@ import sys
 from argparse import ArgumentParser
 
 from backendai.base.core.errors import UserError
+from backendai.base.process.json_logs import JsonLines
 from backendai.files.process import add_arguments, run
 
+_LINE = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 
 def main() -> int:
     """Serve until SIGTERM or SIGINT; returns the exit code."""
     level = (os.environ.get("BACKENDAI_LOG_LEVEL") or "INFO").upper()
-    logging.basicConfig(
-        level=level if level in _LEVELS else "INFO", format="{asctime} {levelname} {name}: {message}", style="{"
-    )
+    is_json = os.environ.get("BACKENDAI_LOG_FORMAT", "").lower() == "json"
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonLines() if is_json else logging.Formatter(_LINE))
+    logging.basicConfig(level=level if level in _LEVELS else "INFO", handlers=[handler])
     parser = ArgumentParser(prog="python -m backendai.files", description="Serve the files of folders.")
     add_arguments(parser)
     try:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from backendai.base.core.errors import UserError
+from backendai.base.paths.installation import data_folder
+from backendai.base.process.metrics_access import NOBODY, Scrapers, read_scrapers
 
 DEFAULT_BIND = "127.0.0.1:8093"
 KEY_FILE = "file-server.json"  # in the data folder of bin/up; deployment and public key are not secret
@@ -28,6 +30,7 @@ class FilesSettings:
     key_file: Path
     public_key: str
     deployment: str
+    scrapers: Scrapers = NOBODY
 
     def keys(self) -> tuple[str, str]:
         """Return public key and deployment from the settings, else from the key file. Raises UserError."""
@@ -48,7 +51,7 @@ class FilesSettings:
 
 def read_settings(environ: Mapping[str, str]) -> FilesSettings:
     """Return the settings from the environment. Raises UserError with the name of an invalid variable."""
-    data = Path(environ.get("BACKENDAI_DATA", "") or Path(__file__).resolve().parent.parent.parent / "var").absolute()
+    data = data_folder(environ)
     hosts = read_hosts(environ.get("BACKENDAI_STORAGE_HOSTS", "")) or {"local": data / "folders"}
     address, port = read_bind(environ.get("BACKENDAI_FILES_BIND", "") or DEFAULT_BIND)
     return FilesSettings(
@@ -59,6 +62,7 @@ def read_settings(environ: Mapping[str, str]) -> FilesSettings:
         key_file=Path(environ.get("BACKENDAI_FILES_KEY_FILE", "") or data / KEY_FILE),
         public_key=environ.get("BACKENDAI_FILES_PUBLIC_KEY", "").replace("\\n", "\n"),
         deployment=environ.get("BACKENDAI_DEPLOYMENT", ""),
+        scrapers=read_scrapers(environ),
     )
 
 

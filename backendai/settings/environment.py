@@ -6,14 +6,18 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import environ
 
+from backendai.base.paths.installation import data_folder, dotenv_folder
+
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+_JSON, _TEXT = "JSON", "TEXT"
+_SYSLOG = "syslog:"
 RUNNING = "running.json"  # in the data folder: what bin/up has decided, while it runs
 
 _env = environ.Env()
@@ -28,16 +32,16 @@ class WrongSetting(SystemExit):
         super().__init__(f"ERROR: {name} is {value}: use {use}.")
 
 
-def read_dotenv(base: Path) -> None:
-    """Add to the environment what ``.env`` says and it does not."""
-    environ.Env.read_env(base / ".env")
+def read_dotenv(told: Mapping[str, str] = os.environ) -> None:
+    """Add to the environment what ``.env`` says and it does not; ``told`` names the data folder."""
+    environ.Env.read_env(dotenv_folder(told) / ".env")
 
 
-def read_files(base: Path) -> None:
+def read_files() -> None:
     """Add to the environment what it does not have: what the running platform was started with, and ``.env``."""
     told = set(os.environ)
-    read_dotenv(base)
-    running = _running(Path(os.environ.get("BACKENDAI_DATA") or base / "var"))
+    read_dotenv()
+    running = _running(data_folder(os.environ))
     os.environ.update({name: value for name, value in running.items() if name not in told})
 
 
@@ -87,6 +91,26 @@ def choice(name: str, choices: Sequence[str], default: str) -> str:
     if told not in choices:
         raise WrongSetting(name, repr(text(name)), f"one of {', '.join(choices)}")
     return told
+
+
+def log_shape(name: str, text_shape: str) -> dict[str, Any]:
+    """Return the formatter of log lines: ``text_shape``, or JSON."""
+    is_json = choice(name, (_TEXT, _JSON), _TEXT) == _JSON
+    return {"()": "backendai.base.process.json_logs.JsonLines"} if is_json else {"format": text_shape}
+
+
+def audit_handler(name: str) -> dict[str, Any] | None:
+    """Return the logging handler for copies of audit entries: ``syslog:/dev/log``, ``syslog:host:port`` or a file."""
+    told = text(name)
+    if not told:
+        return None
+    if told.startswith("/"):
+        return {"class": "logging.handlers.WatchedFileHandler", "filename": told, "delay": True, "formatter": "audit"}
+    host, _, port = told.removeprefix(_SYSLOG).rpartition(":")
+    address = told.removeprefix(_SYSLOG) if not host else (host.strip("[]"), int(port)) if port.isdigit() else ""
+    if not told.startswith(_SYSLOG) or not address or (isinstance(address, str) and not address.startswith("/")):
+        raise WrongSetting(name, repr(told), "syslog:/dev/log, syslog:host:514 or the absolute path of a file")
+    return {"class": "logging.handlers.SysLogHandler", "address": address, "formatter": "audit"}
 
 
 def time_zone(name: str, default: str) -> str:

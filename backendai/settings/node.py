@@ -4,14 +4,10 @@ them is read by ``backendai.agent.settings.config`` and ``backendai.files.config
 from __future__ import annotations
 
 import secrets
-from pathlib import Path
-
-import environ
 
 from backendai.settings import environment as told
 
-BASE_DIR = Path(__file__).resolve().parent.parent.parent
-environ.Env.read_env(BASE_DIR / ".env")
+told.read_dotenv()
 
 SECRET_KEY = secrets.token_urlsafe(50)  # signs nothing; Django asks for one
 INSTALLED_APPS = ["backendai.agent", "backendai.files"]
@@ -21,7 +17,7 @@ TIME_ZONE = "UTC"
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
+    "formatters": {"line": told.log_shape("BACKENDAI_LOG_FORMAT", "%(asctime)s %(levelname)s %(name)s: %(message)s")},
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["console"], "level": told.choice("BACKENDAI_LOG_LEVEL", told.LOG_LEVELS, "INFO")},
     "loggers": {

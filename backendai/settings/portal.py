@@ -5,21 +5,23 @@ from __future__ import annotations
 
 import os
 from datetime import timedelta
-from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 import environ
 from csp.constants import NONE, SELF
 from django.utils.translation import gettext_lazy
 
+from backendai.base.paths.installation import FILES, data_folder
 from backendai.portal.http.routes import LARGEST_BODY
 from backendai.settings import environment as told
 from backendai.settings.secret_store import load_secrets
 
-BASE_DIR = Path(__file__).resolve().parent.parent.parent
-told.read_files(BASE_DIR)
+BASE_DIR = FILES
+told.read_files()
 
 # -- where things are --------------------------------------------------------------------------------------------------
-DATA_DIR = Path(told.text("BACKENDAI_DATA", str(BASE_DIR / "var"))).absolute()
+DATA_DIR = data_folder(os.environ)
 _stored = {} if told.text("BACKENDAI_SECRET_KEY") else load_secrets(DATA_DIR / "secrets.json")
 SECRET_KEY = told.text("BACKENDAI_SECRET_KEY", _stored.get("secret_key", ""))
 SECRET_KEY_FALLBACKS = told.words("BACKENDAI_SECRET_KEY_FALLBACKS")
@@ -30,17 +32,21 @@ DEPLOYMENT = told.text("BACKENDAI_DEPLOYMENT", _stored.get("deployment", "defaul
 BUILD_COMMIT, BUILD_DATE = told.text("BACKENDAI_BUILD_COMMIT"), told.text("BACKENDAI_BUILD_DATE")
 
 DEBUG = told.switch("BACKENDAI_DEBUG")
+DEMO = told.switch("BACKENDAI_DEMO")  # everybody signs in without a password: only bin/up --demo sets it
+DEMO_SPEED = told.number("BACKENDAI_DEMO_SPEED", 1.0, least=0.1, most=60.0)
 PORT = told.whole("BACKENDAI_PORT", 8080, least=1, most=65535)
 # Who listens on this machine only is asked for by this machine's names only: a page elsewhere whose name was made to
 # point here reaches nothing.
 _LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 LISTENS_HERE_ONLY = told.text("BACKENDAI_HOST") in _LOOPBACK
-_NAMES = [".localhost", "127.0.0.1", "[::1]"] if LISTENS_HERE_ONLY else ["*"]
-ALLOWED_HOSTS = told.words("BACKENDAI_ALLOWED_HOSTS", _NAMES)
+_NAMES = told.words("BACKENDAI_ALLOWED_HOSTS", [".localhost"] if LISTENS_HERE_ONLY else ["*"])
 CSRF_TRUSTED_ORIGINS = told.words("BACKENDAI_TRUSTED_ORIGINS")
 SECURE = told.switch("BACKENDAI_HTTPS")
 PORTAL_URL = told.text("BACKENDAI_PORTAL_URL", f"http://127.0.0.1:{PORT}")
 DOOR_URL = told.text("BACKENDAI_DOOR_URL", PORTAL_URL)
+# Parts of the platform ask there, whatever people call the portal: agents, health checks, the control worker.
+_INSIDE = [name for url in (PORTAL_URL, DOOR_URL) if (name := urlsplit(url).hostname) and ":" not in name]
+ALLOWED_HOSTS = [*dict.fromkeys([*_NAMES, *_INSIDE, "127.0.0.1", "[::1]"])]
 # Apps of sessions live under names of their own: what users run there never shares the portal's origin.
 APPS_DOMAIN = told.text("BACKENDAI_APPS_DOMAIN", "apps.localhost").strip(".").lower()
 APPS_HOST = told.text("BACKENDAI_APPS_HOST", told.text("BACKENDAI_HOST") or "127.0.0.1")
@@ -56,6 +62,10 @@ SSH_PROXIES = told.words("BACKENDAI_SSH_PROXIES")
 SSH_HOST_KEY = told.text("BACKENDAI_SSH_HOST_KEY").replace("\\n", "\n")
 # Where second factors are required, SSH keys let in that long after a sign-in to the portal (0: always).
 SSH_FRESH_LOGIN = timedelta(hours=told.number("BACKENDAI_SSH_FRESH_LOGIN", 0.0, least=0, most=366 * 24))
+METRICS_TOKEN = told.text("BACKENDAI_METRICS_TOKEN")
+METRICS_NETWORKS = told.words("BACKENDAI_METRICS_NETWORKS")
+# Where processes without an HTTP server offer them; empty: nowhere.
+CONTROL_METRICS, SSH_METRICS = told.text("BACKENDAI_CONTROL_METRICS"), told.text("BACKENDAI_SSH_METRICS")
 # The server that scaling rules of endpoints may ask, and how often.
 PROMETHEUS_URL = told.text("BACKENDAI_PROMETHEUS_URL").rstrip("/")
 METRICS_INTERVAL = timedelta(seconds=15)
@@ -110,8 +120,8 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "backendai.portal.http.request_ids.identify_requests",
     "backendai.portal.http.database_away.AnswerWhileAway",
-    "backendai.portal.http.null_bytes.RefuseNullBytes",
-    "backendai.portal.http.app_hosts.RefuseAppHosts",
+    "backendai.portal.http.guards.RefuseNullBytes",
+    "backendai.portal.http.guards.RefuseAppHosts",
     "backendai.base.db.per_request.keep_for_request",
     "django.middleware.security.SecurityMiddleware",
     "backendai.portal.http.static_files.serve_files",
@@ -128,6 +138,7 @@ MIDDLEWARE = [
     "backendai.portal.web.sign_in.second_factor_gate.gate",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
+    "backendai.portal.api.frame.idempotency.keep_answers",
 ]
 ROOT_URLCONF = "backendai.urls"
 ASGI_APPLICATION = "backendai.asgi.application"
@@ -227,7 +238,7 @@ AUTH_USER_MODEL = "accounts.User"
 from backendai.settings.sign_in import *  # noqa: E402, F403  (.env has been read by now)
 
 PASSWORD_HASHERS = [
-    "django.contrib.auth.hashers.Argon2PasswordHasher",
+    "backendai.domain.accounts.sign_in.hashing.SmallArgon2",
     "django.contrib.auth.hashers.PBKDF2PasswordHasher",
 ]
 AUTH_PASSWORD_VALIDATORS = [
@@ -287,11 +298,14 @@ REST_FRAMEWORK = {
         "rest_framework.authentication.SessionAuthentication",
     ],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
-    "DEFAULT_THROTTLE_CLASSES": ["backendai.portal.api.frame.throttling.PersonalRate"],
+    "DEFAULT_THROTTLE_CLASSES": [
+        "backendai.portal.api.frame.authentication.PersonalRate",
+        "backendai.portal.api.frame.idempotency.RepeatedRequests",
+    ],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["backendai.portal.api.frame.parsing.StrictJSONParser"],
-    "DEFAULT_FILTER_BACKENDS": ["django_filters.rest_framework.DjangoFilterBackend"],
-    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_FILTER_BACKENDS": ["backendai.portal.api.frame.filters.RequestedFilters"],
+    "DEFAULT_SCHEMA_CLASS": "backendai.portal.api.frame.operations.Operation",
     "EXCEPTION_HANDLER": "backendai.portal.api.frame.errors.handle_exception",
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
     "TEST_REQUEST_DEFAULT_FORMAT": "json",
@@ -306,10 +320,15 @@ SPECTACULAR_SETTINGS = {
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "REDOC_DIST": "SIDECAR",
     "COMPONENT_SPLIT_REQUEST": True,
+    "POSTPROCESSING_HOOKS": [
+        "drf_spectacular.hooks.postprocess_schema_enums",
+        "backendai.portal.api.frame.operations.add_problems",
+        "backendai.portal.api.frame.operations.add_examples",
+    ],
     "ENUM_NAME_OVERRIDES": {
         "UserRole": "backendai.domain.accounts.models.User.Role",
         "MemberRole": "backendai.domain.accounts.models.Membership.Role",
-        "IdleCheckerKind": "backendai.domain.cluster.models.IdleChecker.Kind",
+        "IdleCheckerKind": "backendai.scheduler.idle_kinds.kind_choices",
         "TemplateScope": "backendai.domain.templates.models.Template.Scope",
         "InvitationState": "backendai.domain.accounts.models.Invitation.State",
     },
@@ -332,10 +351,13 @@ STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {"BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"},
 }
-LOGGING = {
+_LINE = told.log_shape("BACKENDAI_LOG_FORMAT", "%(asctime)s %(levelname)s %(name)s: %(message)s%(request_part)s")
+_AUDIT = told.audit_handler("BACKENDAI_AUDIT_LOG")
+COPIES_AUDIT = _AUDIT is not None
+LOGGING: dict[str, Any] = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s%(request_part)s"}},
+    "formatters": {"line": _LINE, "audit": {"format": "backendai-audit: %(message)s"}},
     "filters": {"request": {"()": "backendai.portal.http.request_ids.AddRequestId"}},
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["request"]}},
     "root": {"handlers": ["console"], "level": told.choice("BACKENDAI_LOG_LEVEL", told.LOG_LEVELS, "INFO")},
@@ -349,3 +371,8 @@ LOGGING = {
         "asyncssh": {"level": "WARNING"},  # several lines for each connection that doctor, gate and tests open
     },
 }
+if _AUDIT:
+    LOGGING["handlers"]["audit"] = _AUDIT
+    LOGGING["loggers"]["backendai.audit"] = {"handlers": ["audit"], "level": "INFO", "propagate": False}
+if "()" in _LINE:  # uvicorn has set up its own handler
+    LOGGING["loggers"]["uvicorn"] = {"handlers": ["console"], "level": "INFO", "propagate": False}

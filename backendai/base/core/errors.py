@@ -59,6 +59,12 @@ class Changed(Conflict):
     code = "changed"
 
 
+class KeyReused(Conflict):
+    """The request's idempotency key belongs to an earlier, different request."""
+
+    code = "idempotency-key-reused"
+
+
 class StorageFull(UserError):
     """The portal's disk has no room for the request."""
 

@@ -87,6 +87,16 @@ class Message(str):
         return Message.of, (self.data(),)
 
 
+class MessageTemplate(str):
+    """The template of messages that are made later. A literal too: ``MessageTemplate("after {limit}")``."""
+
+    __slots__ = ()
+
+    def filled(self, values: Mapping[str, object]) -> Message:
+        """Return the message with the values of its gaps, of any that are given. Raises KeyError for a missing one."""
+        return Message._made(self, "", {name: _value(values[name]) for name in dict.fromkeys(_GAP.findall(self))})
+
+
 def filled(template: str, values: Mapping[str, Any], shown: Callable[[Any], str]) -> str:
     """Return a template with each gap replaced by ``shown(value)``. A gap without a value is kept as text."""
     return _GAP.sub(lambda gap: shown(values[gap[1]]) if gap[1] in values else gap[0], template)

@@ -8,8 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from django.conf import settings
 from django.utils import translation
 from django.utils.functional import lazy
+from django.utils.translation import get_supported_language_variant
+from django.utils.translation.trans_real import parse_accept_lang_header
 
 from backendai.base.texts.isolation import isolated
 
@@ -41,3 +44,13 @@ gettext_lazy = lazy(gettext, str)
 
 def _kept_apart(value: Any) -> Any:
     return value if isinstance(value, int | float) else isolated(str(value))
+
+
+def language_asked_for(header: str) -> str:
+    """Return the supported language that an ``Accept-Language`` header prefers; English if it names none."""
+    for wish, __ in parse_accept_lang_header(header):
+        try:
+            return get_supported_language_variant(wish)
+        except LookupError:
+            continue
+    return settings.LANGUAGE_CODE

@@ -1,6 +1,6 @@
 """Frames between agent and guest agent: one byte for the kind, four for the length (big-endian), then the content.
 
-``agent/guest/link/frames.py`` repeats this format, as the guest agent imports none of our packages.
+The guest agent's program contains this module.
 """
 
 from __future__ import annotations

@@ -15,8 +15,7 @@ from pydantic import Field, field_validator
 
 from backendai.base.core.image_names import pinned
 from backendai.base.paths.home_paths import path_problem
-from backendai.base.wire.cluster_access import ClusterKeys, Peer
-from backendai.base.wire.cluster_network import ClusterNetwork
+from backendai.base.wire.cluster_network import ClusterKeys, ClusterNetwork, Peer
 from backendai.base.wire.fields import (
     MOST_IMAGES,
     MOST_KERNELS,

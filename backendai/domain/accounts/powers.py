@@ -1,5 +1,7 @@
-"""Lists everything that acts for a person without them. A deactivation walks the list.
+"""Lists everything that acts for a person without them. A deactivation counts it for the audit log.
 
+Each is refused where it is used, by a look at ``is_active``: invitations in ``services/invitations.py``, public apps in
+``domain/compute/services/apps/public.py``. ``tests/test_ends.py`` tries all.
 Rows of rooms above are named by text. ``tests/test_powers.py`` refuses a model with a user that is neither listed here
 nor known there as one that does not act.
 """

@@ -12,6 +12,7 @@ from backendai.base.core.messages import Message
 from backendai.base.wire.rates import Rate, take
 from backendai.domain.accounts.models import KeyPair, User
 from backendai.domain.accounts.sign_in.logins import network_of
+from backendai.domain.activity.request_facts import note_for_logs
 
 _MINUTE = 60.0
 _QUARTER = 900.0
@@ -32,8 +33,9 @@ class TooFast(UserError):
 def check_rates(user: User, *, now: datetime, key_pair: KeyPair | None = None, launches: bool = False) -> None:
     """Count one API request of the user and the key pair, and with ``launches`` one launch.
 
-    Raises TooFast, and then counts nothing.
+    Raises TooFast, and then counts nothing. The request's log lines name the user from here on.
     """
+    note_for_logs(user_id=user.pk)
     rates = [Rate(f"key-pair:{key_pair.pk}", key_pair.rate_limit, _QUARTER, key_pair.rate_limit)] if key_pair else []
     if not user.is_superadmin:
         rates.append(Rate(f"api:{user.pk}", settings.RATE_API, _MINUTE, settings.RATE_API))
@@ -47,7 +49,8 @@ def check_launch_rate(user: User, sessions: int, *, now: datetime) -> None:
 
 
 def check_page_rate(user: User, *, now: datetime) -> None:
-    """Count one page for this account. Raises TooFast."""
+    """Count one page for this account. Raises TooFast. The request's log lines name the user from here on."""
+    note_for_logs(user_id=user.pk)
     _take([] if user.is_superadmin else [_pages(str(user.pk))], now)
 
 

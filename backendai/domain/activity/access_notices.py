@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -11,9 +11,10 @@ from django.db.models import Exists, Q, QuerySet
 from backendai.base.core.messages import Message, shortened
 from backendai.base.wire.browser import JobEvent, publish_on_commit
 from backendai.domain.activity.models import AccessNotice, NoticeChoice
-from backendai.domain.activity.notices import GIVEN, mail_wanted
+from backendai.domain.activity.notice_sources import KEPT_FOR, NoticeSource
+from backendai.domain.activity.notices import GIVEN
 
-KEPT_FOR, NEW_FOR, MAILED_WITHIN = timedelta(days=30), timedelta(minutes=5), timedelta(hours=1)
+NEW_FOR = timedelta(minutes=5)
 EVENT = "access"
 _MOST_AT_ONCE = 500
 _ANEW = ("name", "message", "invitation", "created_at", "seen_at", "closed_at", "cleared_at", "mailed_at")
@@ -60,38 +61,24 @@ def withdraw_access(subject: tuple[str, Any], people: Iterable[Any] | None = Non
     (found if people is None else found.filter(owner__in=people)).delete()
 
 
-def access_notices_of(person: Any, *, now: datetime) -> QuerySet[AccessNotice]:
-    """Return the person's notifications of given access that are not dismissed, the newest first."""
-    return AccessNotice.objects.filter(owner=person, cleared_at=None, created_at__gt=now - KEPT_FOR)
+class AccessNotices(NoticeSource):
+    """Notifications of given access. Those that wait for an answer are not dismissed."""
+
+    def of_kinds(self, kinds: Collection[str]) -> Q:
+        return Q() if GIVEN in kinds else Q(pk__in=[])
+
+    def clear(self, user: Any, *, now: datetime) -> int:
+        return self.own(user, now=now).filter(invitation=None).update(cleared_at=now, seen_at=now)
+
+
+ACCESS = AccessNotices(AccessNotice, {GIVEN: GIVEN})
 
 
 def access_cards_of(person: Any, *, now: datetime) -> QuerySet[AccessNotice]:
     """Return those shown as cards, if the person wants cards: new ones, and those that wait for an answer."""
     is_due = Q(created_at__gt=now - NEW_FOR) | Q(invitation__isnull=False)
     unwanted = NoticeChoice.objects.filter(user=person, kind=GIVEN, card=False)
-    return access_notices_of(person, now=now).filter(is_due, ~Exists(unwanted), closed_at=None)
-
-
-def access_mails_due(now: datetime) -> QuerySet[AccessNotice]:
-    """Return those to be mailed. One query for the people who want mail."""
-    waiting = AccessNotice.objects.filter(mailed_at=None, created_at__gt=now - MAILED_WITHIN, owner__is_active=True)
-    return waiting.filter(owner__in=mail_wanted().get(GIVEN, ()))
-
-
-def see_access(person: Any, *, now: datetime) -> None:
-    """Mark the person's notifications of given access as seen."""
-    access_notices_of(person, now=now).filter(seen_at=None).update(seen_at=now)
-
-
-def clear_access(person: Any, *, now: datetime) -> int:
-    """Dismiss those that wait for no answer; returns how many."""
-    return access_notices_of(person, now=now).filter(invitation=None).update(cleared_at=now, seen_at=now)
-
-
-def close_access_cards(person: Any, *, now: datetime, pk: int | None = None) -> int:
-    """Close the card of one notification, or all cards of given access; returns how many."""
-    waiting = AccessNotice.objects.filter(owner=person, closed_at=None)
-    return (waiting if pk is None else waiting.filter(pk=pk)).update(closed_at=now)
+    return ACCESS.own(person, now=now).filter(is_due, ~Exists(unwanted), closed_at=None)
 
 
 def delete_old_access_notices(now: datetime) -> int:

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from backendai.base.core.messages import Message
 from backendai.domain.activity.message_field import MessageField
-from backendai.domain.activity.querysets import JobQuerySet
+from backendai.domain.activity.querysets import AuditQuerySet, JobQuerySet
 from backendai.domain.activity.request_facts import LONGEST_ADDRESS, client_address, request_id
 
 USUAL_SILENCE = timedelta(minutes=10)
@@ -28,6 +28,8 @@ class AuditEntry(models.Model):
     details = models.JSONField(default=dict)
     address = models.CharField(max_length=LONGEST_ADDRESS, blank=True, default=client_address, db_default="")
     request_id = models.CharField(max_length=12, blank=True, default=request_id, db_default="")
+
+    objects = AuditQuerySet.as_manager()
 
     class Meta:
         ordering = ["-at", "-id"]

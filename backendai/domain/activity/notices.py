@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
@@ -29,49 +28,70 @@ class NoticeKind(models.TextChoices):
     APP_CLOSED = "app-closed", Message("an app is not public any more")
 
 
-@dataclass(frozen=True, slots=True)
-class Channels:
-    """The channels in which notifications of one kind are shown."""
+class Channel:
+    """Where notifications are shown. Its name is its column in ``NoticeChoice``."""
 
-    card: bool = True
-    bell: bool = True
-    email: bool = False
+    name: str
+    title: Message
+    help: str
+    is_usual = True
+
+    def why_not(self) -> Message:
+        """Return why the site does not offer it; empty if it does."""
+        return Message()
 
 
-CHANNELS = ("card", "bell", "email")
+class Card(Channel):
+    name, title, help = "card", Message("Card on the page"), "A card on the current page."
+
+
+class Bell(Channel):
+    name, title, help = "bell", Message("Under the bell"), "An entry under the bell."
+
+
+class Email(Channel):
+    name, title, help = "email", Message("E-mail"), "An e-mail, if the site sends any."
+    is_usual = False
+
+    def why_not(self) -> Message:
+        return Message() if sends_mail() else Message("This site sends no e-mail.", code="no-mail-server")
+
+
+CHANNELS: dict[str, Channel] = {channel.name: channel for channel in (Card(), Bell(), Email())}
+Choice = Mapping[str, bool]  # by channel
+_USUAL: Choice = {name: channel.is_usual for name, channel in CHANNELS.items()}
 GIVEN = "given"  # access that somebody else gave; no notification of a session
 # That a session is launched belongs to its start; that it is idle, or an app of it closes, to its end: one choice.
 CHOSEN = (NoticeKind.STARTED, NoticeKind.FINISHED, NoticeKind.FAILED, NoticeKind.ENDED, NoticeKind.ENDING, GIVEN)
 
 
-def choices_of(user: Any) -> dict[str, Channels]:
+def choices_of(user: Any) -> dict[str, Choice]:
     """Return the user's choices for all kinds of notifications. One query."""
     rows = NoticeChoice.objects.filter(user=user)
-    found = {row.kind: Channels(row.card, row.bell, row.email) for row in rows}
-    chosen = {str(kind): found.get(kind, Channels()) for kind in CHOSEN}
+    found: dict[str, Choice] = {row.kind: {name: getattr(row, name) for name in CHANNELS} for row in rows}
+    chosen = {str(kind): found.get(kind, _USUAL) for kind in CHOSEN}
     both = {NoticeKind.LAUNCHED: NoticeKind.STARTED, NoticeKind.IDLE: NoticeKind.ENDING}
     found = chosen | {str(kind): chosen[like] for kind, like in both.items()}
     # Nobody has to act on it, so it takes no room on the page.
-    return found | {str(NoticeKind.APP_CLOSED): replace(chosen[NoticeKind.ENDING], card=False)}
+    return found | {str(NoticeKind.APP_CLOSED): {**chosen[NoticeKind.ENDING], "card": False}}
 
 
-def kinds_in(choices: Mapping[str, Channels], channel: str) -> list[str]:
+def kinds_in(choices: Mapping[str, Choice], channel: str) -> list[str]:
     """Return the kinds that these choices show in this channel."""
-    return [kind for kind, channels in choices.items() if getattr(channels, channel)]
+    return [kind for kind, channels in choices.items() if channels[channel]]
 
 
-def choose(user: Any, values: Mapping[str, Mapping[str, bool]]) -> dict[str, Channels]:
+def choose(user: Any, values: Mapping[str, Choice]) -> dict[str, Choice]:
     """Save the user's choices for the given kinds and channels; returns all choices.
 
-    Raises UserError for an unknown kind or channel, and for e-mail if the site sends none; then nothing is saved.
+    Raises UserError for an unknown kind or channel, and for one that the site does not offer; then nothing is saved.
     """
     before = choices_of(user)
     after = {kind: _changed(kind, before.get(kind), channels) for kind, channels in values.items()}
     new = {kind: channels for kind, channels in after.items() if channels != before[kind]}
     with transaction.atomic():
         for kind, channels in new.items():
-            told = {name: getattr(channels, name) for name in CHANNELS}
-            NoticeChoice.objects.update_or_create(user=user, kind=kind, defaults=told)
+            NoticeChoice.objects.update_or_create(user=user, kind=kind, defaults=channels)
         if new:
             changes = {kind: [_text(before[kind]), _text(channels)] for kind, channels in new.items()}
             audit(user.pk, "user.choose-notices", "user", [user.pk], changes=changes)
@@ -94,7 +114,7 @@ def sends_mail() -> bool:
     return bool(settings.EMAIL_URL)
 
 
-def _changed(kind: str, before: Channels | None, values: Mapping[str, bool]) -> Channels:
+def _changed(kind: str, before: Choice | None, values: Choice) -> Choice:
     if before is None or kind not in CHOSEN:
         known = ", ".join(CHOSEN)
         raise UserError(
@@ -104,14 +124,14 @@ def _changed(kind: str, before: Channels | None, values: Mapping[str, bool]) -> 
             field=kind[:32],
             code="unknown-kind",
         )
-    for channel, value in values.items():
-        if channel not in CHANNELS or not isinstance(value, bool):
-            text = Message("{kind}: use true or false for {channels}.", kind=kind, channels=CHANNELS)
+    for name, value in values.items():
+        if name not in CHANNELS or not isinstance(value, bool):
+            text = Message("{kind}: use true or false for {channels}.", kind=kind, channels=tuple(CHANNELS))
             raise UserError(text, field=kind, code="invalid-choice")
-    if values.get("email") and not before.email and not sends_mail():
-        raise UserError("This site sends no e-mail.", field=kind, code="no-mail-server")
-    return Channels(**({name: getattr(before, name) for name in CHANNELS} | dict(values)))
+        if value and not before[name] and (refusal := CHANNELS[name].why_not()):
+            raise UserError(refusal, field=kind, code=refusal.stable_code)
+    return {**before, **values}
 
 
-def _text(channels: Channels) -> str:
-    return ", ".join(name for name in CHANNELS if getattr(channels, name)) or "nowhere"
+def _text(channels: Choice) -> str:
+    return ", ".join(name for name in CHANNELS if channels[name]) or "nowhere"

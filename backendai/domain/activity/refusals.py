@@ -11,9 +11,12 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from django.db.models import Q
+
 from backendai.domain.activity.models import AuditEntry
 
 PREFIX = "refused."
+IS_REFUSED = Q(action__startswith=PREFIX) | Q(action="user.sign-in-failed")
 _LONGEST_ACTION, _LONGEST_ID = 64, 64
 _AT_MOST_EVERY = timedelta(minutes=1)
 _MOST_AT_ONCE = 5

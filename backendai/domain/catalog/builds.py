@@ -1,6 +1,6 @@
 """Stores the builds of the platform's own images: requests, tries and the time of the next try.
 
-``ops.image_watch`` runs the builds on the machine with the container engine; it reads and writes these rows.
+``ops.run.image_builds`` runs the builds on the machine with the container engine; it reads and writes these rows.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from backendai.base.core.errors import Conflict, UserError
 from backendai.base.core.image_names import is_exact_digest, parse_image_name
 from backendai.base.core.messages import Message
 from backendai.base.core.names import check_catalogue_name
-from backendai.base.wire.commits import OWNER_LABEL
+from backendai.base.wire.images import OWNER_LABEL
 from backendai.domain.activity.changes import delete_object, plain_value
 from backendai.domain.activity.services import audit
 from backendai.domain.catalog.models import Image, ImageAlias, ImageOnAgent

@@ -9,9 +9,8 @@ from uuid import UUID
 from django.db.models import QuerySet
 
 from backendai.base.core.errors import NotFound
-from backendai.base.wire.commits import DELETE, DeleteWork
+from backendai.base.wire.images import DELETE, PULL, DeleteWork
 from backendai.base.wire.node_jobs import NodeJobReport, NodeJobSpec
-from backendai.base.wire.pulls import PULL
 from backendai.domain.catalog.models import ImageOnAgent, ImagePull
 from backendai.domain.catalog.pulls import follow_pulls, pull_heard, pull_spec, pulls_wanted
 from backendai.domain.cluster.models import Agent

@@ -18,8 +18,8 @@ from backendai.base.core.durations import describe_duration
 from backendai.base.core.errors import NotFound, UserError
 from backendai.base.core.messages import Message
 from backendai.base.wire.capabilities import Capability
+from backendai.base.wire.images import PULL, PullWork
 from backendai.base.wire.node_jobs import JobState, NodeJobReport, NodeJobSpec
-from backendai.base.wire.pulls import PULL, PullWork
 from backendai.domain.accounts.models import User
 from backendai.domain.activity.jobs import finish_job, refuse_second, report_progress, start_job, stop_job
 from backendai.domain.activity.models import BackgroundJob

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from backendai.base.core.image_names import USUAL_REGISTRY, parse_image_name
-from backendai.base.wire.pulls import RegistryAccess
+from backendai.base.wire.images import RegistryAccess
 from backendai.domain.catalog.models import Image, Registry
 from backendai.domain.catalog.registry_client import RegistryClient
 

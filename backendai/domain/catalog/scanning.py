@@ -13,7 +13,7 @@ from backendai.base.core.errors import UserError
 from backendai.base.core.image_names import parse_image_name
 from backendai.base.core.messages import Message
 from backendai.base.core.names import architecture_name
-from backendai.base.wire.commits import OWNER_LABEL
+from backendai.base.wire.images import OWNER_LABEL
 from backendai.domain.activity.jobs import finish_job, report_progress, stop_job
 from backendai.domain.activity.models import BackgroundJob
 from backendai.domain.catalog.images import free_name

@@ -18,7 +18,7 @@ from backendai.base.core.image_names import CUSTOMIZED_TAG, ImageName, parse_ima
 from backendai.base.core.messages import Message
 from backendai.base.wire.broker.hints import hint_on_commit
 from backendai.base.wire.broker.queues import CONTROL_QUEUE
-from backendai.base.wire.commits import DEPLOYMENT_LABEL, ID_LABEL
+from backendai.base.wire.images import DEPLOYMENT_LABEL, ID_LABEL
 from backendai.domain.accounts.models import User
 from backendai.domain.activity.jobs import finish_job, start_job, stop_job
 from backendai.domain.activity.models import BackgroundJob

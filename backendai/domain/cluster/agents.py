@@ -15,6 +15,7 @@ from django.db import transaction
 
 from backendai.base.core.errors import NotFound, UserError
 from backendai.base.core.messages import Message
+from backendai.base.paths.installation import COMMAND
 from backendai.domain.accounts.models import User
 from backendai.domain.activity.services import audit
 from backendai.domain.cluster.broker_access import end_broker_access
@@ -111,7 +112,7 @@ def join_command(token: str, *, name: str = "", name_prefix: str = "") -> str:
     named = name
     if name_prefix and not name:
         named = f'"{name_prefix.rstrip("-")}-$(hostname -s)"'
-    words = [f"BACKENDAI_JOIN_TOKEN={token} .venv/bin/python manage.py agent", "--join", portal_address()[0]]
+    words = [f"BACKENDAI_JOIN_TOKEN={token} {COMMAND} agent", "--join", portal_address()[0]]
     return " ".join([*words, *(("--name", named) if named else ())])
 
 

@@ -42,7 +42,8 @@ class ResourceGroupQuerySet(models.QuerySet[Any]):
 
 class AgentQuerySet(models.QuerySet[Any]):
     def visible_to(self, user: User) -> AgentQuerySet:
-        """Return all agents for superadmins, none for others. Others see only the totals of their groups."""
+        """Return all agents for superadmins, none for others. Others see their groups' totals, and their devices on the
+        wall (``planning.wall``)."""
         return self if user.role == "superadmin" else self.none()
 
     def registered(self) -> AgentQuerySet:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from django.db import transaction
 from django.db.models import Q, QuerySet
@@ -14,6 +15,7 @@ from backendai.base.core.errors import UserError
 from backendai.base.core.slots import Slots, amount_in_words, format_amount
 from backendai.base.db.per_request import forget, once
 from backendai.domain.accounts.models import User
+from backendai.domain.activity.changes import plain_value
 from backendai.domain.activity.services import audit
 from backendai.domain.cluster.groups.session_network import (
     clean_authorities,
@@ -137,8 +139,26 @@ def check_caps(slots: Slots) -> None:
 
 def announcements(now: datetime) -> list[Announcement]:
     """Return the announcements to show on every page now, the newest first (at most 3)."""
-    shown = Announcement.objects.filter(starts_at__lte=now)
-    return list(shown.filter(Q(ends_at=None) | Q(ends_at__gt=now))[:3])
+    return list(current_announcements(now)[:3])
+
+
+def current_announcements(now: datetime) -> QuerySet[Announcement]:
+    """Return the announcements that have started and not ended, the newest first."""
+    return Announcement.objects.filter(Q(ends_at=None) | Q(ends_at__gt=now), starts_at__lte=now)
+
+
+def write_announcement(actor_id: UUID, row: Announcement, values: Mapping[str, Any]) -> Announcement:
+    """Save a new or changed announcement with these values, and return it. Raises UserError if it ends too early."""
+    action = "announcement.create" if row.pk is None else "announcement.change"
+    changes = {name: [plain_value(getattr(row, name)), plain_value(value)] for name, value in values.items()}
+    for name, value in values.items():
+        setattr(row, name, value)
+    if row.ends_at is not None and row.ends_at <= row.starts_at:
+        raise UserError("It ends before it begins.", field="ends_at", code="ends-too-early")
+    with transaction.atomic():
+        row.save()
+        audit(actor_id, action, "announcement", [row.pk], name=str(row), changes=changes)
+    return row
 
 
 def _clean(name: str, value: Any) -> Any:

@@ -26,10 +26,10 @@ from backendai.domain.compute.models import (
     SchedulingRecord,
     SessionMount,
 )
-from backendai.domain.compute.services.life.idle import CODES
 from backendai.domain.compute.services.status.ledger import occupied_by_agent
 from backendai.domain.compute.status import LIVE, PLACED, SESSION_MOVES, TERMINAL, Status
 from backendai.domain.storage.status import FolderStatus
+from backendai.scheduler.idle_kinds import IDLE_KINDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,8 @@ def nobody_is_collected_by_surprise(world: World) -> Violations:
         warned_at__lte=F("collected_at") - F("lead"),
         due_at__lte=F("collected_at"),
     )
-    ended = ComputeSession.objects.filter(status_reason__in=CODES.values()).exclude(Exists(warned))
+    codes = [kind.reason for kind in IDLE_KINDS.values()]
+    ended = ComputeSession.objects.filter(status_reason__in=codes).exclude(Exists(warned))
     rows = ended.order_by("pk").values_list("pk", "status_reason")
     return [f"session {pk} was ended ({reason}) without a warning in time" for pk, reason in rows]
 

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from django.db.models import QuerySet
 
-from backendai.base.wire.commits import COMMIT
+from backendai.base.wire.images import COMMIT
 from backendai.base.wire.node_jobs import NodeJobReport, NodeJobSpec
 from backendai.domain.cluster.models import Agent
 from backendai.domain.cluster.node_jobs import register

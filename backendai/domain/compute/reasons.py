@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from backendai.base.core.messages import Message
 from backendai.domain.compute.status import Outcome, Status
+from backendai.scheduler.idle_kinds import IDLE_KINDS
 
 FINISHED = "task-finished"  # the command of a batch session ended with exit code 0
 
@@ -88,9 +89,7 @@ REASONS: dict[str, Reason] = {
     "out-of-memory": _failed_program(Message("Out of memory: the session exceeded its memory limit.")),
     "scratch-full": _failed_program(Message("The home folder exceeded its limit.")),
     "layer-full": _failed_program(Message("Files outside the home folder exceeded the limit.")),
-    "idle-timeout": _idle(Message("Idle longer than its resource group allows.")),
-    "idle-utilization": _idle(Message("Utilization below the minimum of its resource group.")),
-    "idle-session-lifetime": _idle(Message("Reached the maximum lifetime of an idle checker.")),
+    **{kind.reason: _idle(kind.reason_text) for kind in IDLE_KINDS.values()},
     "not-connected": _idle(Message("Nobody was connected to it.")),
     "task-timeout": _limit(Message("The batch program exceeded its timeout.")),
     "session-lifetime": _limit(Message("Reached the maximum lifetime of its policy.")),

@@ -1,22 +1,62 @@
-"""A launch request, in one form for the browser, REST and tests."""
+"""A launch request: the only list of its fields, with their types, limits and help.
+
+The browser, REST, documents and tests make this object. ``spec_document`` reads it from JSON by these annotations, and
+publishes them as JSON Schema. Limits here only bound what is read; ``services.requests`` validates the values.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Annotated, Any
 from uuid import UUID
 
-from backendai.base.core.session_kinds import USUAL_KIND
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema
+
+from backendai.base.core.session_kinds import USUAL_KIND, launched_kinds
+from backendai.domain.compute.spec_values import (
+    amount,
+    bounded,
+    duration,
+    launched_kind,
+    moment,
+    storable,
+    stripped,
+)
+
+# The rule is the service's, which refuses a longer name in its own words; this only keeps the answer short.
+LONGEST_NAME_READ = 200
+NAME_RULE = "4 to 64 letters, digits, dots, dashes and underscores; begins and ends with a letter or a digit."
+_LARGEST = 2**31 - 1
+_CLOSED = ConfigDict(extra="forbid")
+
+Text = Annotated[str, Field(coerce_numbers_to_str=True), AfterValidator(storable)]
+Word = Annotated[Text, Field(max_length=64), AfterValidator(stripped)]
+Long = Annotated[Text, Field(max_length=255)]
+Command = Annotated[Text, Field(max_length=2**16)]
+Number = Annotated[int, Field(ge=-_LARGEST, le=_LARGEST)]
+Amount = Annotated[
+    Any, BeforeValidator(amount), WithJsonSchema({"anyOf": [{"type": "number"}, {"type": "string", "maxLength": 40}]})
+]
+Amounts = Annotated[Mapping[Word, Amount], BeforeValidator(bounded)]
+Values = Annotated[Mapping[Text, Any], BeforeValidator(bounded)]
+Variables = Annotated[Mapping[Text, Annotated[Text, Field(max_length=8192)]], BeforeValidator(bounded)]
+Numbers = Annotated[Sequence[Number], BeforeValidator(bounded)]
+Words = Annotated[Sequence[Word], BeforeValidator(bounded)]
+Moment = Annotated[datetime, BeforeValidator(moment)]
+Duration = Annotated[
+    timedelta, BeforeValidator(duration), WithJsonSchema({"anyOf": [{"type": "number"}, {"type": "string"}]})
+]
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchFile:
-    """A text file for a new session's home. ``path``: relative to the home. The text may contain secrets."""
+    """A text file for a new session's home. The text may contain secrets."""
 
-    path: str
-    content: str = field(repr=False)
+    __pydantic_config__ = _CLOSED
+    path: Annotated[Long, Field(description="Relative to the home folder.")]
+    content: Annotated[Text, Field(max_length=2**18)] = field(repr=False)
 
     @property
     def size(self) -> int:
@@ -26,91 +66,145 @@ class LaunchFile:
 
 @dataclass(frozen=True, slots=True)
 class MountRequest:
-    """A requested mount of a folder, by id or name. Empty ``target``: the folder's name in the home. Empty ``rights``:
-    all granted rights. Empty ``path``: the whole folder."""
+    """A folder to mount."""
 
-    folder: str
-    path: str = ""
-    target: str = ""
-    rights: str = ""
+    __pydantic_config__ = _CLOSED
+    folder: Annotated[Word, Field(description="ID or name.")]
+    path: Annotated[Text, Field(max_length=1024, description="A path inside the folder; empty: the whole folder.")] = ""
+    target: Annotated[
+        Long, Field(description="Mount path: absolute, or relative to /home/work. Empty: /home/work/NAME.")
+    ] = ""
+    rights: Annotated[Word, Field(description="view or edit; empty: your rights.")] = ""
+
+
+Mounts = Annotated[Sequence[Annotated[MountRequest, BeforeValidator(bounded)]], BeforeValidator(bounded)]
 
 
 @dataclass(frozen=True, slots=True)
 class RoleSpec:
-    """Kernels of a session with their own values. Empty fields mean the session's values; ``environ`` and ``mounts``
-    are added to the session's.
+    """The settings of kernels that differ from the others. Empty fields mean the session's values; ``environ`` and
+    ``mounts`` are added to the session's."""
 
-    ``on_failure``: the effect of a failed kernel (empty: the session ends). ``after``: roles that must be ready before
-    its kernels start. ``ready``: the readiness check, as ``{"tcp": port, "within": seconds}`` (empty: a kernel is ready
-    when its main process is alive).
-    """
-
-    count: int = 1
-    image: str = ""
-    resources: Mapping[str, Any] = field(default_factory=dict)
-    shm: str = ""
-    environ: Mapping[str, str] = field(default_factory=dict)
-    startup_command: str = ""
-    mounts: Sequence[MountRequest] = ()
-    on_failure: str = ""
-    after: Sequence[str] = ()
-    ready: Mapping[str, Any] = field(default_factory=dict)
+    __pydantic_config__ = _CLOSED
+    count: Number = 1
+    image: Annotated[Long, AfterValidator(stripped)] = ""
+    resources: Amounts = field(default_factory=dict)
+    shm: Word = ""
+    environ: Variables = field(default_factory=dict)
+    startup_command: Command = ""
+    mounts: Annotated[Mounts, Field(description="Additional folders of this role.")] = ()
+    on_failure: Annotated[
+        Word,
+        Field(description="What the failure of one of its kernels does: end (the default), tolerate or restart."),
+    ] = ""
+    after: Annotated[Words, Field(description="Roles that must be ready first.")] = ()
+    ready: Annotated[
+        Mapping[Word, Number],
+        BeforeValidator(bounded),
+        Field(
+            description="When its kernels are ready: tcp, a port on which a program must listen, within 1 to 100 "
+            "seconds. Empty: when their programs run."
+        ),
+    ] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class SessionSpec:
-    """A launch request as entered. ``services.create`` validates every field. Empty fields mean the default.
+    """A launch request as entered; empty fields mean the default."""
 
-    - ``resources``: strings or numbers (``{"cpu": 1, "mem": "512m"}``).
-    - ``priority``: None means the default, or the highest that policies allow.
-    - ``depends_on``: own sessions, by id or name, that must end first.
-    - ``depends_when``: how they must end: ``success`` (the default), ``failure`` or ``any``.
-    - ``agents``: designated agents, by id or name.
-    - ``launch_id``: sessions with the same id belong together; ``placement`` distributes them.
-    - ``owner``: e-mail address of the person for whom an administrator launches (empty: oneself).
-    - ``retry_on_agent_loss``: a batch session whose agent is lost runs again from the start.
-    - ``access_key``: the owner's key pair to which the session counts (empty: the main key pair).
-    - ``files``: written to the home before the command runs.
-    - ``roles``: the kernels by role, if they differ, ``main`` first; without roles there are ``cluster_size`` equal
-      kernels.
-    - ``start_in``: working directory, as folder or mount path of one of the ``mounts``, or the path of the home (empty:
-      the only folder that is mounted for writing, else the home).
-    - ``done_when``: a batch session ends when all kernels of this role have finished (empty: the main kernel; ``all``:
-      all kernels).
-    - ``command_in``: with ``main``, only the main kernel runs the command, after the others have started (empty: each
-      kernel runs it).
-    - ``template``: version of the template that rendered the request with these ``parameters``; informational.
-    """
-
-    image: str
-    name: str = ""
-    session_type: str = USUAL_KIND.name
-    resources: Mapping[str, Any] = field(default_factory=dict)
-    preset: str = ""
-    resource_group: str = ""
-    project: UUID | str | None = None
-    shm: str = ""
-    environ: Mapping[str, str] = field(default_factory=dict)
-    startup_command: str = ""
-    preopen_ports: Sequence[int] = ()
-    starts_at: datetime | None = None
-    cluster_size: int = 1
-    cluster_mode: str = "single-node"
-    priority: int | None = None
-    batch_timeout: timedelta | None = None
-    depends_on: Sequence[str] = ()
-    depends_when: str = ""
-    agents: Sequence[str] = ()
-    placement: str = ""
-    launch_id: UUID | None = None
-    owner: str = ""
-    retry_on_agent_loss: bool = False
-    access_key: str = ""
-    files: Sequence[LaunchFile] = ()
-    mounts: Sequence[MountRequest] = ()
-    start_in: str = ""
-    roles: Mapping[str, RoleSpec] = field(default_factory=dict)
-    done_when: str = ""
-    command_in: str = ""
-    template: str = ""
-    parameters: Mapping[str, Any] = field(default_factory=dict)
+    __pydantic_config__ = _CLOSED
+    image: Annotated[
+        Long,
+        AfterValidator(stripped),
+        Field(description="Name, alias or reference. Required, unless a template or the main role has one."),
+    ]
+    name: Annotated[
+        Text,
+        Field(max_length=LONGEST_NAME_READ, description=f"{NAME_RULE} Default: generated."),
+        AfterValidator(stripped),
+    ] = ""
+    session_type: Annotated[
+        str,
+        AfterValidator(launched_kind),
+        Field(alias="type", json_schema_extra={"enum": [name for name, _label in launched_kinds()]}),
+    ] = USUAL_KIND.name
+    resources: Annotated[Amounts, Field(description='Amounts of each kernel, such as {"cpu": 1, "mem": "512m"}.')] = (
+        field(default_factory=dict)
+    )
+    preset: Word = ""
+    resource_group: Word = ""
+    project: Annotated[Word | None, Field(description="ID or name. Default: your first one.")] = None
+    shm: Annotated[Word, Field(description="Shared memory, a part of the memory.")] = ""
+    environ: Variables = field(default_factory=dict)
+    startup_command: Annotated[Command, Field(description="The program of a batch session.")] = ""
+    preopen_ports: Annotated[Numbers, Field(description="1024 to 65535; opened as apps; at most 20.")] = ()
+    starts_at: Annotated[Moment | None, Field(description="Batch: not before this time.")] = None
+    cluster_size: Annotated[Number, Field(description="Number of equal kernels.")] = 1
+    cluster_mode: Annotated[
+        Word, Field(description="single-node: all kernels on one agent; multi-node: on several.")
+    ] = "single-node"
+    priority: Annotated[Number | None, Field(description="0 to 100; default: 10. Policies can set a lower limit.")] = (
+        None
+    )
+    batch_timeout: Annotated[
+        Duration | None,
+        Field(description="Time limit of a batch session: 90s, 15m, 2h or 1d, seconds, or hh:mm:ss."),
+    ] = None
+    depends_on: Annotated[
+        Words, Field(description="IDs or names of your sessions that must end first. Batch only.")
+    ] = ()
+    depends_when: Annotated[Word, Field(description="How they must end: success (the default), failure, or any.")] = ""
+    agents: Annotated[Words, Field(description="The only agents that can run the session.")] = ()
+    placement: Annotated[Word, Field(description="spread or pack the sessions of one launch_id.")] = ""
+    launch_id: Annotated[UUID | None, Field(description="Sessions with the same launch_id belong together.")] = None
+    owner: Annotated[
+        Text,
+        Field(max_length=254, description="Administrators: the e-mail address of the owner. Default: you."),
+        AfterValidator(stripped),
+    ] = ""
+    retry_on_agent_loss: Annotated[
+        bool, Field(description="Queue and start again when the agent is lost. Batch only.")
+    ] = False
+    access_key: Annotated[
+        Word, Field(description="The owner's key pair to which the session counts. Default: the main one.")
+    ] = ""
+    files: Annotated[
+        Sequence[Annotated[LaunchFile, BeforeValidator(bounded)]],
+        BeforeValidator(bounded),
+        Field(description="Text files in the home folder before the start: at most 10, 256 KiB in total."),
+    ] = ()
+    mounts: Annotated[Mounts, Field(description="Folders that every kernel mounts; at most 32.")] = ()
+    start_in: Annotated[
+        Long,
+        AfterValidator(stripped),
+        Field(
+            description="A folder of the mounts, its path, or /home/work. Empty: the only one to write to, else "
+            "/home/work."
+        ),
+    ] = ""
+    roles: Annotated[
+        Mapping[Word, Annotated[RoleSpec, BeforeValidator(bounded)]],
+        BeforeValidator(bounded),
+        Field(description="Kernels that differ, by role; one main kernel. Instead of cluster_size."),
+    ] = field(default_factory=dict)
+    done_when: Annotated[
+        Word, Field(description="Batch only: the role whose kernels must all finish, or all. Default: main.")
+    ] = ""
+    command_in: Annotated[
+        Word,
+        Field(
+            description="Batch cluster: main runs the command in the main kernel only, once the others run. Default: "
+            "in all."
+        ),
+    ] = ""
+    template: Annotated[
+        Text,
+        Field(
+            max_length=80,
+            description="scope/name, scope/name@version or an ID: the other fields override it.",
+        ),
+        AfterValidator(stripped),
+    ] = ""
+    parameters: Annotated[Values, Field(description="Values of the template's parameters, by name.")] = field(
+        default_factory=dict
+    )

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, fields, is_dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from pydantic import TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
 
-from backendai.base.core.durations import seconds_in
 from backendai.base.core.errors import UserError
 from backendai.base.core.messages import Message
 from backendai.base.core.nearest import nearest_to
@@ -23,16 +23,28 @@ from backendai.base.core.secret_names import looks_secret
 from backendai.domain.compute.spec import LaunchFile, MountRequest, RoleSpec, SessionSpec
 
 VERSION = 1
+CODE, UNKNOWN = "invalid-document", "unknown-field"
+_MOST_FAULTS = 20
 _NAMES = {"session_type": "type"}  # field of a request → key in the document
-_KEYS = {_NAMES.get(field.name, field.name): field.name for field in fields(SessionSpec)}
-USUAL: dict[str, Any] = {key: getattr(SessionSpec(image=""), name) for key, name in _KEYS.items()}
-_READER = TypeAdapter(SessionSpec)
+KEYS = {_NAMES.get(field.name, field.name): field.name for field in fields(SessionSpec)}
+_PARTS: dict[str, Any] = {"mounts": MountRequest, "files": LaunchFile, "roles": RoleSpec}
+USUAL: dict[str, Any] = {key: getattr(SessionSpec(image=""), name) for key, name in KEYS.items()}
+READER = TypeAdapter(SessionSpec)
+
+
+class SpecFault(NamedTuple):
+    """A wrong field of a launch request. ``values``: of an unknown field its name, and the closest known ones."""
+
+    field: str
+    text: str
+    code: str
+    values: Mapping[str, str] = {}
 
 
 def document_of(spec: SessionSpec) -> dict[str, Any]:
     """Return the request as a document of the newest version, without default values."""
     values = {
-        key: _plain(value) for key, name in _KEYS.items() if not _is_usual(value := getattr(spec, name), USUAL[key])
+        key: _plain(value) for key, name in KEYS.items() if not _is_usual(value := getattr(spec, name), USUAL[key])
     }
     return {"version": VERSION, **values}
 
@@ -78,67 +90,61 @@ def spec_of(document: Mapping[str, Any]) -> SessionSpec:
     key) or an invalid value."""
     values = upgraded(document)
     del values["version"]
-    _check_all_keys(values)
-    if (seconds := seconds_in(values.get("batch_timeout"))) is not None:
-        values["batch_timeout"] = seconds
     try:
-        return _READER.validate_python({_KEYS[key]: value for key, value in values.items()})
+        return READER.validate_python(values)
     except ValidationError as error:
-        wrong = error.errors(include_url=False)[0]
-        where = ".".join(str(_NAMES.get(str(part), part)) for part in wrong["loc"])
-        text = Message("{key} cannot be read: {problem}.", key=where, problem=wrong["msg"])
-        raise UserError(text, field=where, code="invalid-document") from None
+        first = faults_of(error)[0]
+    if first.code == UNKNOWN:
+        text = Message("A launch request has no key {key}: use {near}.", **first.values)
+    else:
+        text = Message("{key} cannot be read: {problem}.", key=first.field, problem=first.text.rstrip("."))
+    raise UserError(text, field=first.field, code=first.code)
 
 
-def schema_of_requests() -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the JSON Schemas of all keys of a launch request, and of the parts that these use."""
-    schemas = _READER.json_schema()
-    keys = {key: _bare(schemas["properties"][name]) for key, name in _KEYS.items()}
-    parts = {name: _bare(part) | {"additionalProperties": False} for name, part in schemas["$defs"].items()}
-    return keys, parts
+def faults_of(error: ValidationError) -> list[SpecFault]:
+    """Return the errors in a request, or in a part of one, unknown keys first; at most 20."""
+    faults = [_fault(one) for one in error.errors(include_url=False, include_input=False)]
+    return sorted(faults, key=lambda fault: fault.code != UNKNOWN)[:_MOST_FAULTS]
 
 
-def _bare(schema: Any) -> Any:
-    """Return the schema without titles, defaults and descriptions, which come from Python."""
+def _fault(error: ErrorDetails) -> SpecFault:
+    path = [str(part)[:64] for part in error["loc"]]
+    if path[-1:] == ["[key]"]:  # a name that is wrong
+        path = path[:-2]
+    if error["type"] != "unexpected_keyword_argument":
+        text = "Write keys with their values." if error["type"] == "dataclass_type" else error["msg"]
+        return SpecFault(".".join(path), text, CODE)
+    kind = next((_PARTS[name] for name in reversed(path[:-1]) if name in _PARTS), SessionSpec)
+    known = sorted(KEYS if kind is SessionSpec else (one.name for one in fields(kind)))
+    near = nearest_to(path[-1], known)
+    text = f"Unknown field; use {near}." if near else f"Unknown field. Known fields: {', '.join(known)}."
+    field = ".".join(name for name in path if not name.isdecimal())
+    return SpecFault(field, text, UNKNOWN, {"key": repr(path[-1]), "near": near or ", ".join(known)})
+
+
+def schema_of_requests(reference: str = "#/$defs/{model}") -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the JSON Schemas of all keys of a launch request, and of the parts that these use, by name."""
+    schema = READER.json_schema(ref_template=reference)
+    parts = {name: _without_annotations(part) for name, part in schema["$defs"].items()}
+    return {key: _without_annotations(one) for key, one in schema["properties"].items()}, parts
+
+
+def _without_annotations(schema: Any) -> Any:
+    """Return the schema without titles, defaults and rules of names, which are Python's."""
+    if isinstance(schema, list):
+        return [_without_annotations(one) for one in schema]
     if not isinstance(schema, dict):
         return schema
-    values = {key: value for key, value in schema.items() if key not in ("title", "default", "description")}
-    return (
-        values | {"properties": {key: _bare(one) for key, one in values.get("properties", {}).items()}}
-        if values.get("properties")
-        else values
-    )
+    return {
+        key: _without_annotations(one)
+        for key, one in schema.items()
+        if key not in ("title", "default", "propertyNames")
+    }
 
 
 def digest_of(spec: SessionSpec) -> str:
     """Return a digest that is the same for equal requests."""
     return hashlib.sha256(json.dumps(document_of(spec), sort_keys=True).encode()).hexdigest()
-
-
-def _check_all_keys(values: Mapping[str, Any]) -> None:
-    """Raise UserError for an unknown key, also in nested parts. Parts of a wrong type are left to the reader, which
-    rejects them."""
-    _check_keys(values, _KEYS, "")
-    mounts, roles, files = values.get("mounts"), values.get("roles"), values.get("files")
-    for part, kind, found in (("mounts", MountRequest, mounts), ("files", LaunchFile, files)):
-        for one in found if isinstance(found, list | tuple) else ():
-            _check_keys(one, _names_of(kind), f"{part}.")
-    for name, role in roles.items() if isinstance(roles, Mapping) else ():
-        _check_keys(role, _names_of(RoleSpec), f"roles.{name}.")
-
-
-def _check_keys(values: Any, known: Collection[str], where: str) -> None:
-    if not isinstance(values, Mapping):
-        raise UserError("Write keys with their values.", field=where.rstrip("."), code="invalid-document")
-    for key in values:
-        if key not in known:
-            near = nearest_to(str(key), known) or ", ".join(sorted(known))
-            text = Message("A launch request has no key {key}: use {near}.", key=repr(str(key)[:64]), near=near)
-            raise UserError(text, field=f"{where}{str(key)[:64]}", code="unknown-field")
-
-
-def _names_of(kind: Any) -> set[str]:
-    return {field.name for field in fields(kind)}
 
 
 def _is_usual(value: Any, usual: Any) -> bool:

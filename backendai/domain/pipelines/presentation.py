@@ -15,6 +15,8 @@ from django.db.models.functions import RowNumber
 
 from backendai.base.core.messages import Message
 from backendai.base.db.bulk import among
+from backendai.domain.activity.notice_sources import NoticeSource
+from backendai.domain.activity.notices import NoticeKind
 from backendai.domain.compute.models import ComputeSession, Kernel
 from backendai.domain.compute.services.records.log_ends import ends_of_logs, why_no_logs
 from backendai.domain.compute.status import STARTING
@@ -27,6 +29,15 @@ QUEUED, RUNNING, TERMINATING = "QUEUED", "RUNNING", "TERMINATING"
 LAUNCHED = (QUEUED, RUNNING, TERMINATING)
 Counts = Counter[str]  # by state; RELEASED is the sum of LAUNCHED
 _GOING = frozenset({*STARTING, SessionStatus.RUNNING})
+
+# Their owner is notified once they have ended; of what one cancelled, one need not be.
+RUNS = NoticeSource(
+    Run,
+    {Status.SUCCEEDED: NoticeKind.FINISHED, Status.FAILED: NoticeKind.FAILED},
+    column="status",
+    at="ended_at",
+    deferred=("text",),
+)
 
 # Requests and values of a large step take a second to read for each element that is fetched with it.
 _NOT_LISTED = ("request", "secrets", "values")

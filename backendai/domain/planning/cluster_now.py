@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Case, Q, Sum, When
+from django.db.models import Q, Sum
 
 from backendai.base.core.slots import Slots
 from backendai.domain.cluster.models import Agent
@@ -14,33 +14,55 @@ from backendai.domain.compute.models import Allocation, ComputeSession
 from backendai.domain.compute.status import Status
 from backendai.domain.usage.samples import latest
 
-_MOST, _MOST_LOOKED_AT = 5, 200
+_MOST, _MOST_LOOKED_AT, _MOST_PROBLEMS, _MOST_TROUBLED = 5, 200, 8, 1000
 _COMMON = ("cpu", "mem")
-_IDLE_BELOW = 0.05  # a share of the kernel's allocation
+IDLE_BELOW = 0.05  # a share of the kernel's allocation
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A kind of problem (``lost``, ``refused``, ``low-disk``, ``unknown-kernels``, ``note``) and the agents that have
+    it, by name. ``message``: of a note, as the first agent says it."""
+
+    kind: str
+    agents: list[Agent]
+    message: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterNow:
     """The superadmin's overview, with at most ``_MOST`` entries of each kind. ``users``: e-mail addresses with their
     holdings. ``waiting``: the sessions that have been pending longest. ``idle``: sessions with unused accelerators,
-    sought among the ``_MOST_LOOKED_AT`` oldest. ``troubled``: agents that are lost, refused, short of disk, or have
-    unknown kernels or warnings."""
+    sought among the ``_MOST_LOOKED_AT`` oldest. ``problems``: what is wrong with agents, each kind once."""
 
     users: list[tuple[str, Slots]]
     waiting: list[ComputeSession]
     idle: list[ComputeSession]
-    troubled: list[Agent]
+    problems: list[Problem]
 
 
 def cluster_now() -> ClusterNow:
     """Return the overview of the cluster, in five or six queries."""
     sessions: Any = ComputeSession.objects.select_related("owner", "resource_group")
     waiting = sessions.filter(status=Status.PENDING).order_by("created_at", "pk")
-    urgent = Q(status=Agent.Status.LOST) | Q(revoked_at__isnull=False) | Q(low_disk=True) | Q(unknown_kernels__gt=0)
-    agents = Agent.objects.registered().filter(urgent | ~Q(notes=[]))
-    # Agents with notes come last: notes may stay for long, and must not hide urgent problems.
-    troubled = agents.order_by(Case(When(urgent, then=0), default=1), "status", "name")
-    return ClusterNow(_users(), list(waiting[:_MOST]), _idle(sessions), list(troubled[:_MOST]))
+    return ClusterNow(_users(), list(waiting[:_MOST]), _idle(sessions), _problems()[:_MOST_PROBLEMS])
+
+
+def _problems() -> list[Problem]:
+    """Return what is wrong with agents, urgent kinds first, then the notes of most agents. Looks at the first
+    ``_MOST_TROUBLED`` agents with a problem. One query."""
+    wrong = Q(status=Agent.Status.LOST) | Q(revoked_at__isnull=False) | Q(low_disk=True) | Q(unknown_kernels__gt=0)
+    rows = Agent.objects.registered().filter(wrong | ~Q(notes=[])).order_by("name")
+    found: dict[str, list[Agent]] = {"lost": [], "refused": [], "low-disk": [], "unknown-kernels": []}
+    noted: dict[str, Problem] = {}
+    for agent in rows.only("name", "status", "revoked_at", "low_disk", "unknown_kernels", "notes")[:_MOST_TROUBLED]:
+        has = (agent.status == Agent.Status.LOST, agent.revoked_at, agent.low_disk, agent.unknown_kernels)
+        for kind in (kind for kind, is_so in zip(found, has, strict=True) if is_so):
+            found[kind].append(agent)
+        for code, message in {note["code"]: note["message"] for note in agent.notes}.items():
+            noted.setdefault(code, Problem("note", [], message)).agents.append(agent)
+    notes = sorted(noted.values(), key=lambda problem: -len(problem.agents))
+    return [*(Problem(kind, agents) for kind, agents in found.items() if agents), *notes]
 
 
 def _users() -> list[tuple[str, Slots]]:
@@ -70,4 +92,4 @@ def _idle(sessions: Any) -> list[ComputeSession]:
 def _all_idle(measured: list[dict[str, Any]]) -> bool:
     """Return whether every measured accelerator is idle; False if none was measured."""
     used = [told["util"] for devices in measured for told in devices.values() if told.get("util") is not None]
-    return bool(used) and max(used) < _IDLE_BELOW
+    return bool(used) and max(used) < IDLE_BELOW

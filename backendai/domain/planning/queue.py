@@ -17,7 +17,7 @@ from backendai.base.db.bulk import list_of, listed, raw_time, time_of
 from backendai.domain.catalog.models import Image
 from backendai.domain.cluster.models import ResourceGroup
 from backendai.domain.compute.models import ComputeSession, Kernel
-from backendai.domain.compute.services.life.lifetimes import longest_runs
+from backendai.domain.compute.services.life.end_times import longest_runs
 from backendai.domain.compute.services.status.ledger import slots_of
 from backendai.domain.compute.status import LIVE, TERMINAL, ClusterMode, Result, Status, When
 from backendai.domain.planning.storage import storage_needs_of

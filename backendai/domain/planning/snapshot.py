@@ -2,23 +2,40 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Any
 from uuid import UUID
 
-from backendai.base.core.slots import Slots
-from backendai.domain.accounts.policies.applicable import limited_holders
+from django.db import connection
+from django.db.models import Count, Sum
+
+from backendai.base.core.session_kinds import kinds_with
+from backendai.base.core.slots import MILLI, Slots
+from backendai.domain.accounts.models import Domain, Project, User
+from backendai.domain.accounts.policies.applicable import DOMAIN, PROJECT, USER, key_of, limited_holders
 from backendai.domain.cluster.models import ResourceGroup
+from backendai.domain.cluster.time_limits import longest_start
+from backendai.domain.compute.models import Allocation, ComputeSession, Kernel
+from backendai.domain.compute.services.life.end_times import longest_runs
 from backendai.domain.compute.services.placing.cluster_networks import networks_left
 from backendai.domain.compute.services.requests.limits import limit_views
+from backendai.domain.compute.status import PLACED
 from backendai.domain.planning.agents import builds_of, images_there, read_agent_rows, read_agents
-from backendai.domain.planning.amounts.holdings import read_held, read_running
-from backendai.domain.planning.fairness import read_past_usage, read_weights
 from backendai.domain.planning.queue import Newcomer, read_queue
 from backendai.scheduler.gates import needs_network
-from backendai.scheduler.snapshot import SLOT_ORDER, AgentView, Holder, LimitView, Networks, Rules, Snapshot
+from backendai.scheduler.snapshot import (
+    SLOT_ORDER,
+    AgentView,
+    Holder,
+    LimitView,
+    Networks,
+    Rules,
+    RunningView,
+    Snapshot,
+)
 
 
 def read_limits(holders: Collection[Holder]) -> dict[str, LimitView]:
@@ -115,3 +132,123 @@ def rules_of(group: ResourceGroup) -> Rules:
         next_agent=group.next_agent,
         options=group.strategy_options,
     )
+
+
+def read_held(group: ResourceGroup) -> dict[str, Slots]:
+    """Return the amounts that each user's sessions hold in this group, by ``user:<id>``. One query."""
+    held: dict[str, dict[str, int]] = defaultdict(dict)
+    counted = {"kernel__session__session_type__in": kinds_with("counts")}
+    rows = Allocation.objects.of_live().filter(kernel__session__resource_group=group, **counted)
+    columns = rows.values_list("kernel__session__owner_id", "slot").annotate(total=Sum("amount")).order_by()
+    for owner, slot, total in columns:
+        held[f"user:{owner}"][slot] = total
+    return {key: Slots(amounts) for key, amounts in held.items()}
+
+
+def read_running(group: ResourceGroup) -> tuple[RunningView, ...]:
+    """Return the placed sessions of this group with their allocations and latest ends. For a session that is starting,
+    the latest end includes the longest start that the group allows. Four queries."""
+    placed = ComputeSession.objects.live().filter(resource_group=group, status__in=PLACED).order_by("pk")
+    amounts: dict[tuple[UUID, UUID], dict[str, int]] = defaultdict(dict)
+    held = Allocation.objects.filter(kernel__session__in=placed.values("pk").order_by())
+    by_agent = held.values_list("kernel__session_id", "agent_id", "slot").annotate(total=Sum("amount")).order_by()
+    for session_id, agent_id, slot, total in by_agent:
+        amounts[session_id, agent_id][slot] = total
+    kernels = Kernel.objects.filter(session__resource_group=group, status__in=PLACED)
+    counts = kernels.values_list("session_id", "agent_id", "agent__slowness").annotate(number=Count("pk"))
+    allocations: dict[UUID, list[tuple[UUID, Slots, int]]] = defaultdict(list)
+    slowness: dict[UUID, int] = defaultdict(int)
+    for session_id, agent_id, slow, number in counts.order_by("session_id"):
+        allocations[session_id].append((agent_id, Slots(amounts.get((session_id, agent_id), {})), number))
+        slowness[session_id] = max(slowness[session_id], slow or 0)
+    rows = list(placed.values_list("pk", "ends_at", "is_end_moved", "started_at", "scheduled_at", "batch_timeout"))
+    starting = longest_runs([pk for pk, _, _, started_at, _, _ in rows if started_at is None])
+    views = []
+    for pk, ends_at, is_moved, started_at, scheduled_at, batch_timeout in rows:
+        if started_at is None:
+            before = group.pull_timeout + longest_start(group, slowness[pk])
+            ends_at = _later(scheduled_at, starting.get(pk), before)
+        elif ends_at is None and not is_moved:  # started by an older version
+            ends_at = _later(started_at, batch_timeout)
+        views.append(RunningView(pk, tuple(allocations[pk]), ends_at))
+    return tuple(views)
+
+
+def _later(started_at: datetime | None, longest: timedelta | None, before: timedelta = timedelta(0)) -> datetime | None:
+    return started_at + before + longest if started_at and longest else None
+
+
+LOOKBACK_HALF_LIVES = 4
+_KINDS: tuple[tuple[str, Any], ...] = ((USER, User), (PROJECT, Project), (DOMAIN, Domain))
+_DAY = timedelta(days=1)
+
+
+def read_weights(holders: Collection[Holder]) -> dict[str, float]:
+    """Return the weights of these users, projects and domains, by key. Weights of 1 are left out. Three queries."""
+    wanted = _keys(holders)
+    uneven = {
+        key_of(scope, pk): weight
+        for scope, model in _KINDS
+        for pk, weight in model.objects.order_by().exclude(share_weight=1.0).values_list("pk", "share_weight")
+    }
+    return {key: weight for key, weight in uneven.items() if key in wanted}
+
+
+def read_past_usage(
+    group: ResourceGroup, holders: Collection[Holder], capacity: Slots, now: datetime
+) -> dict[str, float]:
+    """Return the past usage of holders as a share of the group's capacity, by key.
+
+    Usage is halved for each half-life of its age, and ignored after four. The share is the mean over slots of usage /
+    (capacity × period). Holders without usage are missing. One query.
+    """
+    lookback = group.usage_half_life * LOOKBACK_HALF_LIVES
+    wanted = _keys(holders)
+    shares: dict[str, float] = defaultdict(float)
+    if not wanted or not capacity:
+        return {}
+    for user, project, domain, slot, used in _decayed(group, now, lookback):
+        if capacity[slot] <= 0:
+            continue
+        share = used * MILLI / (capacity[slot] * lookback.total_seconds()) / len(capacity)
+        for key in (key_of(USER, user), key_of(PROJECT, project), key_of(DOMAIN, domain)):
+            if key in wanted:
+                shares[key] += share
+    return dict(shares)
+
+
+def _keys(holders: Collection[Holder]) -> set[str]:
+    return {key for holder in set(holders) for key in (holder.user, holder.project, holder.domain) if key}
+
+
+def _decayed(group: ResourceGroup, now: datetime, lookback: timedelta) -> Iterator[tuple[Any, ...]]:
+    """Yield tuples (user, project, domain, slot, decayed amount × seconds), summed over days by the database."""
+    postgres = connection.vendor == "postgresql"
+    days = list(_weights_of_days(now, lookback, group.usage_half_life))
+    row = "(%s::date, %s::float8)" if postgres else "(%s, %s)"
+    statement = (
+        f"WITH weights(day, weight) AS (VALUES {', '.join([row] * len(days))}) "  # noqa: S608
+        "SELECT user_id, project_id, domain_id, slot, SUM(amount_seconds * weight) "
+        "FROM usage_usagebucket JOIN weights ON weights.day = usage_usagebucket.day "
+        "WHERE resource_group_id = %s GROUP BY user_id, project_id, domain_id, slot"
+    )
+    parameters = [value for day, weight in days for value in (day.isoformat(), weight)]
+    with connection.cursor() as cursor:
+        cursor.execute(statement, [*parameters, group.pk])
+        for user, project, domain, slot, used in cursor.fetchall():
+            yield _uuid(user), _uuid(project), domain, slot, used
+
+
+def _weights_of_days(now: datetime, lookback: timedelta, half_life: timedelta) -> Iterator[tuple[date, float]]:
+    """Yield each past day with the factor for its usage, computed for the middle of the day."""
+    today = now.astimezone(UTC).date()
+    day = (now - lookback).astimezone(UTC).date()
+    while day <= today:
+        begin = datetime.combine(day, time(), UTC)
+        middle = begin + (min(begin + _DAY, now) - begin) / 2
+        yield day, 0.5 ** ((now - middle) / half_life)
+        day += _DAY
+
+
+def _uuid(value: Any) -> UUID:
+    return value if isinstance(value, UUID) else UUID(value)  # SQLite returns ids as text

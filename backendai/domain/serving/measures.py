@@ -4,7 +4,7 @@ and a lost, doubled or late reading costs resolution only. Pure."""
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -71,7 +71,7 @@ def load_of(readings: Iterable[Reading], now: datetime, *, is_partial: bool = Fa
         held=sum(one.held for one in last),
         age=max(now - min(one.at for one in last), timedelta(0)),
         rate=sum(one.requests / one.seconds for one in spans if one.seconds > 0),
-        p95=quantile(_counts(spans), 0.95),
+        p95=quantile(counts_of(spans), 0.95),
         is_partial=is_partial,
     )
 
@@ -114,18 +114,8 @@ def spans_of(readings: Iterable[Reading], seconds: float) -> list[Span]:
     return [_span(sorted(rows, key=lambda one: one.uptime), seconds) for rows in by_boot.values()]
 
 
-def metrics_of(readings: Sequence[Reading], ready: int) -> Mapping[str, float | None]:
-    """Return the values that scaling rules look at; None: not known now."""
-    spans = [one for one in spans_of(readings, LONG) if one.seconds > 0]
-    if not spans:
-        return {"latency": None, "rate": None, "queue": None}
-    counts = _counts(spans)
-    rate = sum(one.requests / one.seconds for one in spans)
-    queued = {one.proxy: float(one.queued) for one in sorted(readings, key=lambda one: one.at)}
-    return {"latency": quantile(counts, 0.95), "rate": rate / max(ready, 1), "queue": sum(queued.values())}
-
-
-def _counts(spans: Sequence[Span]) -> list[int]:
+def counts_of(spans: Sequence[Span]) -> list[int]:
+    """Return how many answers took how long, by the ``BOUNDS``."""
     return [sum(column) for column in zip(*(one.histogram for one in spans if one.histogram), strict=False)]
 
 

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from backendai.base.core.messages import Message
 from backendai.domain.cluster.app_domains import COMMON_LABEL, app_domain_of, origin_of
-from backendai.domain.serving.measures import Reading, quantile, spans_of
+from backendai.domain.serving.measures import Reading, counts_of, quantile, spans_of
 from backendai.domain.serving.models import Endpoint, ProxyReading, Replica
 from backendai.domain.serving.reading import EndpointsReading, ObservedReplica, read_endpoints
 from backendai.domain.serving.services.acting import Decision, decide
@@ -137,7 +137,6 @@ def _point(
     earlier = [before[key] for key in last if key in before]
     readings = [one for one, _ in (*earlier, *found)]
     spans = [one for one in spans_of(readings, step.total_seconds()) if one.seconds > 0]
-    counts = [sum(column) for column in zip(*(one.histogram for one in spans if one.histogram), strict=False)]
     seconds = max((one.seconds for one in spans), default=0.0)
     failed = sum(max(errors - before.get(key, (one, errors))[1], 0) for key, (one, errors) in last.items())
     return Point(
@@ -146,7 +145,7 @@ def _point(
         open=sum(one.busy_seconds / one.seconds for one in spans),
         queued=sum(one.queued + one.held for one, _ in last.values()),
         errors=failed / seconds if seconds else 0.0,
-        p95=quantile(counts, 0.95),
+        p95=quantile(counts_of(spans), 0.95),
     )
 
 

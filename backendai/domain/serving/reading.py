@@ -14,11 +14,10 @@ from backendai.base.core.slots import is_accelerator
 from backendai.domain.cluster.models import Agent
 from backendai.domain.compute.models import Kernel
 from backendai.domain.compute.status import PLACED, Status
-from backendai.domain.serving.measures import Reading, highest, load_of, metrics_of, with_peaks
+from backendai.domain.serving.measures import LONG, Reading, highest, load_of, spans_of, with_peaks
 from backendai.domain.serving.models import (
     AutoScalingRule,
     Endpoint,
-    Metric,
     ProxyReading,
     Replica,
     ReplicaSight,
@@ -26,6 +25,7 @@ from backendai.domain.serving.models import (
     ServingProxy,
     State,
 )
+from backendai.domain.serving.rule_kinds import RULE_KINDS, Measured
 from backendai.domain.usage.samples import averages
 from backendai.scheduler.serving.snapshot import (
     DesiredState,
@@ -41,7 +41,6 @@ SILENT = timedelta(seconds=30)  # then a replica is no capacity any more
 _SUBSTITUTE_STARTS = timedelta(minutes=10)
 _WINDOW = timedelta(seconds=45)
 _GPU_WINDOW = timedelta(seconds=60)
-_QUERY_FRESH = timedelta(seconds=60)  # four times what lies between two questions to Prometheus
 _READING = tuple(Reading._fields)
 
 
@@ -97,7 +96,8 @@ def read_endpoints(now: datetime, endpoint_ids: Collection[UUID] | None = None) 
     own: defaultdict[UUID, list[ObservedReplica]] = defaultdict(list)
     for one in replicas:
         own[one.endpoint_id].append(seen[one.pk])
-    measured = [one for pk, ones in own.items() if _looks_at_gpu(rules[pk]) for one in ones]
+    readers = {pk for pk in own if any(RULE_KINDS[rule.metric].reads_accelerators for rule in rules[pk])}
+    measured = [one for pk in readers for one in own[pk]]
     gpu = _gpu_use([one.replica.session_id for one in measured if one.replica.state == State.READY], now)
     views, peaks = {}, {}
     for pk, endpoint in endpoints.items():
@@ -215,7 +215,7 @@ def _readings(endpoints: Iterable[UUID], now: datetime) -> dict[UUID, tuple[list
 
 def _rules(endpoints: Iterable[UUID]) -> defaultdict[UUID, list[AutoScalingRule]]:
     found: defaultdict[UUID, list[AutoScalingRule]] = defaultdict(list)
-    for rule in AutoScalingRule.objects.filter(endpoint__in=list(endpoints), is_active=True):
+    for rule in AutoScalingRule.objects.filter(endpoint__in=list(endpoints), is_active=True, metric__in=RULE_KINDS):
         found[rule.endpoint_id].append(rule)
     return found
 
@@ -223,26 +223,13 @@ def _rules(endpoints: Iterable[UUID]) -> defaultdict[UUID, list[AutoScalingRule]
 def _rule_views(
     rules: Sequence[AutoScalingRule], readings: Sequence[Reading], ready: int, gpu: float | None, now: datetime
 ) -> tuple[RuleView, ...]:
-    if not rules:
-        return ()
-    values = {**metrics_of(readings, ready), Metric.GPU.value: gpu}
+    spans = [one for one in spans_of(readings, LONG) if one.seconds > 0] if rules else []
+    measured = Measured(readings, spans, ready, gpu, now)
+    kinds = [RULE_KINDS[one.metric] for one in rules]
     return tuple(
-        # An accelerator is fully used by one long request, too: alone it raises nothing.
-        RuleView(
-            name=Metric(one.metric).label,
-            value=_asked_value(one, now) if one.metric == Metric.PROMETHEUS else values.get(one.metric),
-            up_over=one.up_over,
-            down_under=one.down_under,
-            step=one.step,
-            needs_queue=one.metric == Metric.GPU,
-        )
-        for one in rules
+        RuleView(kind.label, kind.value(one, measured), one.up_over, one.down_under, one.step, kind.needs_queue)
+        for kind, one in zip(kinds, rules, strict=True)
     )
-
-
-def _asked_value(rule: AutoScalingRule, now: datetime) -> float | None:
-    """Return the last value of the rule's query, None for one that is too old to act on."""
-    return rule.value if rule.value_at and now - rule.value_at <= _QUERY_FRESH else None
 
 
 def _gpu_use(session_ids: Sequence[UUID], now: datetime) -> dict[UUID, float]:
@@ -261,10 +248,6 @@ def _gpu_use(session_ids: Sequence[UUID], now: datetime) -> dict[UUID, float]:
 def _mean_gpu(replicas: Sequence[ObservedReplica], gpu: Mapping[UUID, float]) -> float | None:
     used = [gpu[one.replica.session_id] for one in replicas if one.replica.session_id in gpu]
     return sum(used) / len(used) if used else None
-
-
-def _looks_at_gpu(rules: Sequence[AutoScalingRule]) -> bool:
-    return any(one.metric == Metric.GPU for one in rules)
 
 
 def _answers_by_revision(endpoints: Mapping[UUID, Endpoint]) -> dict[UUID, tuple[int, int]]:

@@ -150,8 +150,6 @@ class Folder(models.Model):
     needs_push = models.BooleanField(
         default=False, editable=False, help_text=Message("Name, owner or limit are not yet sent to the file server.")
     )
-    idempotency_key = models.CharField(max_length=128, null=True, blank=True, editable=False)  # noqa: DJ001  (null: no key; unique)
-    request_digest = models.CharField(max_length=64, blank=True, editable=False)
     cloned_from = models.ForeignKey("self", null=True, blank=True, on_delete=models.SET_NULL, related_name="clones")
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
@@ -178,11 +176,6 @@ class Folder(models.Model):
                 fields=["project", "name"],
                 condition=Q(project__isnull=False, status__in=["CREATING", "READY", "ERROR"]),
                 name="folder_name_once_per_project",
-            ),
-            models.UniqueConstraint(
-                fields=["created_by", "idempotency_key"],
-                condition=Q(idempotency_key__isnull=False),
-                name="folder_once_per_idempotency_key",
             ),
         ]
         indexes = [

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable
 
 from aiohttp import web
 
+from backendai.base.process.metrics_access import PATH, answering
 from backendai.files.config import FilesSettings
 from backendai.files.folders import operations
 from backendai.files.folders.jobs import Jobs
@@ -19,6 +20,7 @@ from backendai.files.http import contents as content_views
 from backendai.files.http import entries as entry_views
 from backendai.files.http import manage as manage_views
 from backendai.files.http import uploads as upload_views
+from backendai.files.http.counts import count_requests, registry
 from backendai.files.http.serving import SERVER, Server, errors_as_json
 
 logger = logging.getLogger(__name__)
@@ -37,7 +39,7 @@ def create_server(settings: FilesSettings) -> Server:
 
 def create_app(server: Server) -> web.Application:
     """Return the aiohttp application."""
-    app = web.Application(middlewares=[errors_as_json], client_max_size=_LARGEST_BODY)
+    app = web.Application(middlewares=[count_requests, errors_as_json], client_max_size=_LARGEST_BODY)
     app[SERVER] = server
     app[manage_views.JOBS] = jobs = Jobs(server)
     server.measure, server.measure_soon = jobs.measure, jobs.measure_soon
@@ -47,6 +49,7 @@ def create_app(server: Server) -> web.Application:
     for views in (entry_views, content_views, upload_views, archive_views, manage_views, operations):
         views.add_routes(app.router)
     app.router.add_get("/health", _health)
+    app.router.add_get(PATH, answering(registry, server.settings.scrapers))
     return app
 
 

@@ -13,6 +13,7 @@ from aiohttp import web
 from django.conf import settings
 
 from backendai.base.process.open_files import raise_open_files
+from backendai.gates.appproxy.counts import connections
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +41,7 @@ class LimitedServer(web.Server):
 
     def enter(self, address: str) -> bool:
         """Count a connection, and return whether it may stay. Each call needs a ``leave``."""
+        connections.inc()
         self._of_address[address] += 1
         if self._of_address[address] <= self._most or self._is_proxy(address):
             return True
@@ -49,6 +51,7 @@ class LimitedServer(web.Server):
 
     def leave(self, address: str) -> None:
         """Count a connection of the address as closed."""
+        connections.dec()
         self._of_address[address] -= 1
         if self._of_address[address] <= 0:
             del self._of_address[address]

@@ -11,17 +11,19 @@ from django.conf import settings
 from django.utils import translation
 
 from backendai.base.core.messages import Message
-from backendai.base.texts.languages import language_asked_for
+from backendai.base.process.metrics_access import PATH, Scrapers, answer_to
+from backendai.base.texts.translation import language_asked_for
 from backendai.domain.cluster.app_domains import output_host
 from backendai.domain.compute.services.apps.of_session import CODE_SECONDS, ENTER_PATH
 from backendai.domain.storage.file_origins import folders_at
 from backendai.gates.appproxy import output_page, pages
+from backendai.gates.appproxy.connection_limits import LimitedHandler
+from backendai.gates.appproxy.counts import APP, ENDPOINT, FILES, KIND, OTHER, registry
 from backendai.gates.appproxy.endpoints.common import is_common
 from backendai.gates.appproxy.endpoints.handler import EndpointHandler
 from backendai.gates.appproxy.file_handler import FileHandler, entered
-from backendai.gates.appproxy.guard import AppGuard
+from backendai.gates.appproxy.guard import AppGuard, app_host
 from backendai.gates.appproxy.headers import comes_from_elsewhere, own_cookies, set_cookie
-from backendai.gates.appproxy.hosts import app_host
 from backendai.gates.appproxy.relay import (
     InvalidAnswer,
     Relay,
@@ -72,12 +74,14 @@ class AppHandler:
         """Answer one request. Messages for people are in the request's language, those of endpoints in English."""
         host = app_host(request.headers.get("Host", ""))
         if host is not None and _is_plain(request):
+            request[KIND] = ENDPOINT
             if (pool := self._endpoints.at(host)) is not None:
                 return await self._endpoints.handle(request, pool)
             if is_common(host):
                 return await self._endpoints.handle_common(request)
             if (answer := await self._endpoints.handle_new(request, host)) is not None:
                 return answer
+        request[KIND] = OTHER if host is None else APP if folders_at(host) is None else FILES
         with translation.override(language_asked_for(request.headers.get("Accept-Language", ""))):
             return await self._handle(request, host)
 
@@ -232,9 +236,18 @@ def _is_plain(request: web.BaseRequest) -> bool:
     return is_known and request.version >= HttpVersion10
 
 
+def _own_address(request: web.BaseRequest) -> str:
+    """Return the visitor's address; empty if it is that of a proxy, whose visitors come from anywhere."""
+    is_direct = isinstance(request.protocol, LimitedHandler) and request.protocol.caller
+    return (request.remote or "") if is_direct else ""
+
+
 def _no_app(request: web.BaseRequest) -> web.Response:
     if request.path == "/healthz":
         return web.Response(text="ok")
+    if request.path == PATH:
+        scrapers = Scrapers(settings.METRICS_TOKEN, tuple(settings.METRICS_NETWORKS))
+        return answer_to(request, registry, scrapers, _own_address(request))
     return pages.refusal(
         request, 404, "no-such-app", Message("No app found at this address. Open apps from the portal.")
     )

@@ -15,6 +15,7 @@ from yarl import URL
 from backendai.base.core.messages import Message
 from backendai.base.wire.splice import splice, take_over
 from backendai.domain.compute.services.records.traffic import meter
+from backendai.gates.appproxy.counts import bytes_of
 from backendai.gates.appproxy.headers import lead_back, to_app, to_browser
 from backendai.gates.gateways.targets import Target
 from backendai.gates.gateways.tunnel import LARGEST_HEADER, TunnelConnector, address_through, new_client
@@ -219,9 +220,19 @@ async def join(
     await response.prepare(request)
     app = take_over(connection.protocol, is_client=True)
     browser = take_over(request.protocol, is_client=False)
-    browser.on_bytes = lambda data: None if _is_pong(data) else _note_use(target)
-    if heard is not None:
-        app.on_bytes = lambda data: heard()
+    received, sent = bytes_of(request)
+
+    def from_browser(data: bytes) -> None:
+        received(len(data))
+        if not _is_pong(data):
+            _note_use(target)
+
+    def from_app(data: bytes) -> None:
+        sent(len(data))
+        if heard is not None:
+            heard()
+
+    browser.on_bytes, app.on_bytes = from_browser, from_app
     try:
         await splice(browser, app)
     finally:

@@ -16,6 +16,7 @@ from django.conf import settings
 
 from backendai.domain.compute.services.records.traffic import meter
 from backendai.gates.appproxy.connection_limits import LimitedHandler, LimitedServer
+from backendai.gates.appproxy.counts import counting
 from backendai.gates.appproxy.endpoints.handler import EndpointHandler
 from backendai.gates.appproxy.endpoints.service import Endpoints, usual_name
 from backendai.gates.appproxy.file_handler import FileHandler
@@ -53,7 +54,8 @@ def _started_answer(door: AppHandler) -> Callable[[web.BaseRequest], Awaitable[w
     async def handle(request: web.BaseRequest) -> web.StreamResponse:
         if isinstance(request.protocol, LimitedHandler):
             request.protocol.begin()
-        response = await door.handle(request)
+        with counting(request) as outcome:
+            outcome.response = response = await door.handle(request)
         if waits_to_send(request):  # it may leave the body out, and what it sends next would be taken for that
             response.force_close()
         return response

@@ -48,8 +48,9 @@ def ask(
         with waiting_thread(address.url.rpartition("/")[0]):
             answer = _pool.request(method, url, headers=address.headers, preload_content=False, timeout=timeout)
             with answer:
-                content = answer.read(largest + 1)
-                answer.drain_conn() if len(content) <= largest else answer.close()
+                content = answer.read(largest)
+                is_cut = bool(answer.read(1))  # apart: a cut would be a second copy of up to 32 MiB
+                answer.close() if is_cut else answer.drain_conn()
     except urllib3.exceptions.HTTPError as error:
         raise NodeUnreachable("no answer from {address}: {error}", address=url, error=str(error)) from error
-    return Reply(answer.status, content[:largest], len(content) > largest)
+    return Reply(answer.status, content, is_cut)

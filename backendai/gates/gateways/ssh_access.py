@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.db import transaction
+from django.db.models import Prefetch
 from django.utils import timezone
 
 from backendai.base.core.errors import Conflict, NotFound
@@ -15,7 +16,7 @@ from backendai.base.wire.capabilities import Capability
 from backendai.domain.accounts.models import User
 from backendai.domain.activity.services import audit
 from backendai.domain.cluster.capabilities import capabilities_of
-from backendai.domain.compute.models import ComputeSession, SessionSshKey
+from backendai.domain.compute.models import ComputeSession, Kernel, SessionSshKey
 from backendai.gates.gateways.site_keys import fingerprint_of, host_key, private_text, public_text, session_key
 
 HOME = "/home/work"
@@ -118,7 +119,8 @@ def folder_lines_for(site: SshSite) -> dict[str, str]:
 def config_of(user: User, site: SshSite) -> str:
     """Return the ``ssh_config`` for the user's folders and live sessions, each with its sub kernels. Two queries."""
     live = ComputeSession.objects.visible_to(user).filter(owner=user).live().order_by("name")
-    return site.config([FOLDERS, *_names_of(list(live.prefetch_related("kernels")))])
+    kernels = Prefetch("kernels", Kernel.objects.only("session", "rank", "hostname"))
+    return site.config([FOLDERS, *_names_of(list(live.only("name").prefetch_related(kernels)))])
 
 
 def config_for(site: SshSite, session: ComputeSession) -> str:

@@ -9,7 +9,7 @@ import logging
 import signal
 import socket
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 from uuid import UUID
@@ -17,13 +17,15 @@ from uuid import UUID
 import asyncssh
 from django.conf import settings
 
+from backendai.base.process.metrics_access import Scrapers, serve_apart
+from backendai.domain.activity.services import audit_each
 from backendai.domain.compute.services.records.traffic import meter
+from backendai.gates.gateways.guard import Unknown
 from backendai.gates.gateways.site_keys import host_key, private_text
+from backendai.gates.sshgate import counts
 from backendai.gates.sshgate.connection import GateServer, peer, quiet
 from backendai.gates.sshgate.entrances import Entrance
-from backendai.gates.sshgate.proxies import Proxies, unmapped
-from backendai.gates.sshgate.proxy_header import BadHeader, read_header
-from backendai.gates.sshgate.refusals import Refusals
+from backendai.gates.sshgate.proxy_header import BadHeader, Proxies, read_header, unmapped
 from backendai.gates.sshgate.visit import ShellGuard
 
 logger = logging.getLogger(__name__)
@@ -132,6 +134,7 @@ class Gate:
                 logger.warning("no connection can be taken: %s", error)
                 await asyncio.sleep(0.2)
                 continue
+            counts.attempts.inc()
             task = loop.create_task(self._serve(connection, str(address[0])))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -169,10 +172,13 @@ class Gate:
     def _admit(self, entrance: Entrance) -> bool:
         if self._people[entrance.user_id] >= MOST_PER_PERSON:
             return False
+        counts.sign_ins.inc()
+        counts.connections.inc()
         self._people[entrance.user_id] += 1
         return True
 
     def _leave(self, entrance: Entrance) -> None:
+        counts.connections.dec()
         self._people[entrance.user_id] -= 1
         self._people += Counter()
 
@@ -214,8 +220,53 @@ async def serve(host: str, port: int, *, shares_port: bool = False) -> None:
     listener = socket.create_server((host, port), family=family, backlog=_BACKLOG, reuse_port=shares_port)
     async with serving(listener) as accepting:
         logger.info("SSH is served on %s:%s", host, port)
+        scrapers = Scrapers(settings.METRICS_TOKEN, tuple(settings.METRICS_NETWORKS))
+        serve_apart(settings.SSH_METRICS, counts.registry, scrapers)
         stopping = asyncio.create_task(stop.wait())
         await asyncio.wait([accepting, stopping], return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         if accepting.done():
             accepting.result()
+
+
+SUMMED_SECONDS = 60.0
+_MOST_ADDRESSES = 100
+_OTHERS = "other addresses"
+Ask = Callable[[Callable[[], None]], Awaitable[None]]
+
+
+class Refusals:
+    """Counts attempts and offered keys. Names are not kept: people type passwords in their place."""
+
+    def __init__(self) -> None:
+        self._attempts: Counter[str] = Counter()
+        self._keys: Counter[str] = Counter()
+
+    def note(self, address: str, keys: int) -> None:
+        """Count one connection that ended without a sign-in after offering so many keys."""
+        counts.refused.inc()
+        known = address in self._attempts or len(self._attempts) < _MOST_ADDRESSES
+        name = address if known else _OTHERS
+        self._attempts[name] += 1
+        self._keys[name] += keys
+
+    async def write_for_ever(self, ask: Ask) -> None:
+        """Write what was counted as one audit entry for each address, every ``SUMMED_SECONDS``. What the database does
+        not take is written with the next."""
+        while True:
+            await asyncio.sleep(SUMMED_SECONDS)
+            await self.write(ask)
+
+    async def write(self, ask: Ask) -> None:
+        """Write what was counted until now."""
+        attempts, keys = self._attempts, self._keys
+        if not attempts:
+            return
+        self._attempts, self._keys = Counter(), Counter()
+        told = {address: {"attempts": number, "keys": keys[address]} for address, number in attempts.items()}
+        addresses = {address: address for address in told if address != _OTHERS}
+        try:
+            await ask(lambda: audit_each(None, "ssh.refuse", "address", told, addresses=addresses))
+        except Unknown:
+            self._attempts += attempts
+            self._keys += keys

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import shlex
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -17,8 +18,8 @@ from backendai.base.core.durations import describe_duration
 from backendai.domain.compute.services.records.traffic import meter
 from backendai.gates.gateways.guard import Guard, Unknown
 from backendai.gates.gateways.targets import Denied
+from backendai.gates.sshgate.counts import received_bytes, sent_bytes
 from backendai.gates.sshgate.entrances import Entrance, ShellTarget, entrance_for, note, open_at, to_folders
-from backendai.gates.sshgate.files_only import only_files
 from backendai.gates.sshgate.link import GuestRefused, Link, open_link
 
 logger = logging.getLogger(__name__)
@@ -144,6 +145,8 @@ class Visit:
         """Count bytes; ``counts``: they are use of the session."""
         self._received += received
         self._sent += sent
+        received_bytes(received)
+        sent_bytes(sent)
         if counts and self._first.done():
             meter.touch(self._first.result().session_id)
 
@@ -173,3 +176,34 @@ class ForwardUse:
             self._bytes, self._since = 0, now
         self._bytes += size
         return self._bytes > _WORTH_BYTES
+
+
+_REFUSED = "This session is for files alone: use sftp, scp or rsync."
+_FOREIGN = ("--daemon", "--config", "--rsh", "--rsync-path", "--log-file", "--dparam")  # of rsync
+
+
+def only_files(question: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the question as one that no shell reads. Raises GuestRefused for what is more than copying files."""
+    if question["op"] == "sftp":
+        return dict(question)
+    command = question.get("command")
+    if question["op"] != "exec" or not isinstance(command, str) or "pty" in question:
+        raise GuestRefused("files-only", _REFUSED)
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise GuestRefused("files-only", _REFUSED) from error
+    if not (_is_scp(words) or _is_rsync(words)):
+        raise GuestRefused("files-only", _REFUSED)
+    return {"op": "transfer", "argv": words, "env": question.get("env", {})}
+
+
+def _is_scp(words: Sequence[str]) -> bool:
+    """Return whether these words are the other end of a copy: known options, one of them its direction, and a path."""
+    *options, path = [word for word in words[1:] if word != "--"] or [""]
+    is_known = bool({"-t", "-f"} & set(options)) and set(options) <= {"-r", "-p", "-v", "-d", "-q", "-t", "-f"}
+    return words[:1] == ["scp"] and is_known and not path.startswith("-")
+
+
+def _is_rsync(words: Sequence[str]) -> bool:
+    return words[:2] == ["rsync", "--server"] and not any(word.startswith(_FOREIGN) for word in words[2:])

@@ -6,6 +6,7 @@ from backendai.domain.accounts.models.credentials import (
     Login,
     LoginCount,
     SeenSignature,
+    StoredAnswer,
     new_access_key,
 )
 from backendai.domain.accounts.models.environments import BootstrapScript, Dotfile, SshKey
@@ -29,6 +30,7 @@ __all__ = [
     "ResourcePolicy",
     "SeenSignature",
     "SshKey",
+    "StoredAnswer",
     "User",
     "UserManager",
     "new_access_key",

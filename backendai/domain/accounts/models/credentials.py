@@ -76,6 +76,23 @@ class SeenSignature(models.Model):
         return f"{self.signature[:12]}…"
 
 
+class StoredAnswer(models.Model):
+    """The answer to a request that came with a key of the caller. Without a status it is in progress."""
+
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="+", db_index=False)
+    digest = models.CharField(max_length=64)  # of path and key
+    body_digest = models.CharField(max_length=64)
+    status = models.PositiveSmallIntegerField(null=True)
+    sealed = models.TextField(blank=True, editable=False)
+    asked_at = models.DateTimeField(db_index=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["user", "digest"], name="answer_once_per_key")]
+
+    def __str__(self) -> str:
+        return f"{self.digest[:12]}: {self.status}"
+
+
 class AccessToken(models.Model):
     """A bearer token. Its text is shown once; only its hash is stored."""
 

@@ -1,7 +1,12 @@
 """The actions on people, one file for each."""
 
-from backendai.domain.accounts.services.activation import set_password, set_user_active
-from backendai.domain.accounts.services.change_user import change_user
+from backendai.domain.accounts.services.change_user import (
+    change_user,
+    check_purge,
+    purge,
+    set_password,
+    set_user_active,
+)
 from backendai.domain.accounts.services.create_user import NewUser, create_person, create_user, get_or_create_project
 from backendai.domain.accounts.services.domains import change_domain, create_domain, delete_domain
 from backendai.domain.accounts.services.importing import Link, Plan, import_people, plan_import
@@ -15,7 +20,6 @@ from backendai.domain.accounts.services.invitations import (
 )
 from backendai.domain.accounts.services.members import add_member, remove_member, set_member_role
 from backendai.domain.accounts.services.projects import change_project, create_project, delete_project
-from backendai.domain.accounts.services.purging import check_purge, purge
 from backendai.domain.accounts.services.tokens import (
     create_token,
     create_token_for,

@@ -1,4 +1,4 @@
-"""Changes a user's address, name, role, domain and limits."""
+"""Changes a user's address, name, role, domain and limits; activates, deactivates and purges accounts."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from datetime import datetime
 from typing import Any
 
 from django.db import IntegrityError, transaction
+from django.db.models import CASCADE
 
 from backendai.base.core.errors import Conflict, UserError
 from backendai.base.core.messages import Message
 from backendai.domain.accounts.models import Domain, User
 from backendai.domain.accounts.roles import Action, check_domain, check_grant, check_user
-from backendai.domain.accounts.rules import clean_email, clean_full_name
+from backendai.domain.accounts.rules import check_password, clean_email, clean_full_name
 from backendai.domain.accounts.services.grants import check_policy_of_user, check_weight
-from backendai.domain.accounts.sign_in.revocation import end_credentials, refuse_to_lose_the_last_superadmin
+from backendai.domain.accounts.sign_in.revocation import end_credentials, refuse_to_lose_the_last_superadmin, set_active
 from backendai.domain.activity.access_notices import notify_of_access
 from backendai.domain.activity.changes import plain_value
 from backendai.domain.activity.services import audit
@@ -97,3 +98,63 @@ def _save(user: User, changed: list[str]) -> None:
         raise Conflict(
             "An account with this e-mail address already exists.", field="email", code="email-taken"
         ) from error
+
+
+def set_user_active(actor: User, user: User, active: bool, *, now: datetime) -> bool:
+    """Activate or deactivate a user; return whether that changed anything.
+
+    Deactivating ends all logins and tokens. Running sessions continue.
+    """
+    check_user(actor, Action.SET_ACTIVE, user)
+    return set_active(actor.pk, user, active, now=now)
+
+
+def set_password(actor: User, user: User, password: str, *, now: datetime, end_tokens: bool = False) -> None:
+    """Set a user's password and end all logins; with ``end_tokens`` also all access tokens."""
+    check_user(actor, Action.SET_PASSWORD, user)
+    check_password(password, user)
+    with transaction.atomic():
+        user.set_password(password)
+        user.save(update_fields=["password"])
+        audit(actor.pk, "user.set-password", "user", [user.pk], email=user.email, ended_tokens=end_tokens)
+        end_credentials(user, now=now, tokens=end_tokens)
+
+
+def check_purge(actor: User, user: User, *, typed: str) -> None:
+    """Raise an error unless the actor may purge this inactive user and has typed the user's address.
+
+    NotAllowed, Conflict (still active), or UserError (wrong address).
+    """
+    check_user(actor, Action.PURGE_USER, user)
+    if user.is_active:
+        raise Conflict("The account is active. Deactivate it first.", code="still-active")
+    if typed.strip().lower() != user.email:
+        raise UserError("Type the address exactly as it is.", field="email", code="not-confirmed")
+
+
+def purge(actor: User, user: User, *, typed: str, now: datetime) -> None:
+    """Delete name, address, keys and memberships of an account.
+
+    Its row stays without them, because ended sessions and usage refer to it. Nobody can sign in to it or see it.
+    """
+    with transaction.atomic():
+        user = User.objects.select_for_update().get(pk=user.pk)
+        check_purge(actor, user, typed=typed)
+        audit(actor.pk, "user.purge", "user", [user.pk], email=user.email)
+        _delete_belongings(user)
+        user.email, user.full_name = f"purged-{user.pk.hex}@portal.invalid", ""
+        user.role, user.is_superuser, user.domain, user.policy = User.Role.USER, False, None, None
+        user.purged_at, user.last_login = now, None
+        user.set_unusable_password()
+        user.save()
+
+
+def _delete_belongings(user: User) -> None:
+    """Delete the rows that a deletion of the user would delete too: keys, logins, memberships and others.
+
+    Models with ``outlives_people`` keep their rows.
+    """
+    for relation in user._meta.related_objects:
+        model: Any = relation.related_model
+        if relation.on_delete is CASCADE and not getattr(model, "outlives_people", False):
+            model._base_manager.filter(**{relation.field.name: user}).delete()

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import base64
 import logging
+import time
 from datetime import datetime
 from uuid import UUID
 
+from allauth.mfa import app_settings
 from allauth.mfa.models import Authenticator
-from allauth.mfa.totp.internal.auth import format_hotp_value, hotp_value, yield_hotp_counters_from_time
 from allauth.mfa.utils import decrypt
 from cryptography.fernet import InvalidToken
+from cryptography.hazmat.primitives.hashes import SHA1
+from cryptography.hazmat.primitives.twofactor.hotp import HOTP
 from django.conf import settings
 from django.contrib.sessions.backends.base import SessionBase
 from django.db import transaction
@@ -105,10 +109,9 @@ def _spend(factor: Authenticator, code: str) -> bool:
 
 
 def _counter_of(factor: Authenticator, code: str) -> int:
-    secret, last = decrypt(factor.data["secret"]), factor.data.get("last_counter", 0)
-    good = [
-        counter
-        for counter in yield_hotp_counters_from_time()
-        if constant_time_compare(code, format_hotp_value(hotp_value(secret, counter))) and counter > last
-    ]
+    secret = base64.b32decode(decrypt(factor.data["secret"]))
+    codes = HOTP(secret, app_settings.TOTP_DIGITS, SHA1(), enforce_key_length=False)  # noqa: S303
+    now, most = int(time.time()) // app_settings.TOTP_PERIOD, app_settings.TOTP_TOLERANCE
+    counters = range(max(now - most, factor.data.get("last_counter", 0) + 1), now + most + 1)
+    good = [counter for counter in counters if constant_time_compare(code, codes.generate(counter))]
     return max(good, default=0)

@@ -19,6 +19,7 @@ from backendai.domain.activity.services import audit
 from backendai.domain.cluster.models import IdleBinding, IdleChecker, ResourceGroup
 from backendai.domain.cluster.slot_types import check_known
 from backendai.scheduler.find_idle import Rule
+from backendai.scheduler.idle_kinds import IDLE_KINDS
 
 _SITE, _GROUP, _PROJECT = 1, 2, 3  # the higher is the more specific
 
@@ -71,7 +72,8 @@ class Holding:
 
 def read_holding() -> Holding:
     """Return the active checkers with their places; two queries."""
-    checkers = {checker.pk: checker for checker in IdleChecker.objects.filter(is_active=True)}
+    rows = IdleChecker.objects.filter(is_active=True, kind__in=IDLE_KINDS)  # a later version may have stored others
+    checkers = {checker.pk: checker for checker in rows}
     bindings: dict[int, list[IdleBinding]] = defaultdict(list)
     for binding in IdleBinding.objects.filter(checker__is_active=True):
         bindings[binding.checker_id].append(binding)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from backendai.base.core.names import check_catalogue_name
 from backendai.base.core.session_kinds import kinds_with
 from backendai.base.core.slots import parse_amount
 from backendai.domain.accounts.policies.duration_field import short_duration
-from backendai.scheduler.find_idle import NETWORK, UTILIZATION
+from backendai.scheduler.idle_kinds import IDLE_KINDS
 
 if TYPE_CHECKING:
     from backendai.domain.cluster.models import IdleChecker
@@ -31,7 +31,8 @@ _NAMES = {
 
 def wrong_checker(checker: IdleChecker) -> dict[str, str]:
     """Return the errors of a checker by field; empty if it is valid."""
-    return {field: text for check in _CHECKS for field, text in check(checker)}
+    checks = (_name, _times, _warning, _thresholds, _session_types, _extensions)
+    return {field: text for check in checks for field, text in check(checker)}
 
 
 def _name(checker: IdleChecker) -> Iterator[tuple[str, str]]:
@@ -64,8 +65,8 @@ def _warning(checker: IdleChecker) -> Iterator[tuple[str, str]]:
 
     With a warning as long as the limit, every session would always be warned.
     """
-    limit, warning = checker.limit, checker.warning
-    if not isinstance(limit, timedelta) or not isinstance(warning, timedelta) or checker.kind == UTILIZATION:
+    limit, warning, kind = checker.limit, checker.warning, IDLE_KINDS.get(checker.kind)
+    if not isinstance(limit, timedelta) or not isinstance(warning, timedelta) or (kind and kind.is_average):
         return
     if warning > limit / 2:
         text = Message(
@@ -81,10 +82,9 @@ def _thresholds(checker: IdleChecker) -> Iterator[tuple[str, str]]:
     if not isinstance(thresholds, dict):
         yield "thresholds", Message('Write slots with percentages, such as {"cuda.device": 5}.')
         return
-    if checker.kind == UTILIZATION and not thresholds:
-        yield "thresholds", "Write at least one slot with a percentage, such as cuda.device=5."
-    elif checker.kind not in (UTILIZATION, NETWORK) and thresholds:
-        yield "thresholds", Message("The maximum lifetime does not depend on utilization: leave it empty.")
+    kind = IDLE_KINDS.get(checker.kind)
+    if kind and (wrong := kind.thresholds_refused if thresholds else kind.thresholds_missing):
+        yield "thresholds", wrong
     for slot, percent in thresholds.items():
         try:
             parse_amount(slot, 0, field="thresholds")
@@ -127,13 +127,3 @@ def _extensions(checker: IdleChecker) -> Iterator[tuple[str, str]]:
                 most_extensions=MOST_EXTENSIONS,
             ),
         )
-
-
-_CHECKS: tuple[Callable[[IdleChecker], Iterator[tuple[str, str]]], ...] = (
-    _name,
-    _times,
-    _warning,
-    _thresholds,
-    _session_types,
-    _extensions,
-)

@@ -15,7 +15,9 @@ from backendai.base.core.messages import Message
 from backendai.base.core.session_kinds import kinds_with
 from backendai.domain.accounts.models import Project
 from backendai.domain.cluster.idle.rules import wrong_checker
-from backendai.scheduler.find_idle import ALL, ANY, LIFETIME, NETWORK, UTILIZATION, Rule
+from backendai.scheduler.find_idle import ALL, ANY, Rule
+from backendai.scheduler.idle_kinds import IDLE_KINDS, kind_choices
+from backendai.scheduler.idle_kinds.network import Network
 
 if TYPE_CHECKING:
     from backendai.domain.accounts.models import User
@@ -38,18 +40,13 @@ class IdleCheckerQuerySet(models.QuerySet[Any]):
 class IdleChecker(models.Model):
     """A rule that warns idle sessions, and ends them after the time of the warning."""
 
-    class Kind(models.TextChoices):
-        LIFETIME = LIFETIME, Message("Max session lifetime")
-        NETWORK = NETWORK, Message("Network idle timeout")
-        UTILIZATION = UTILIZATION, Message("Utilization checker")
-
     class Match(models.TextChoices):
         ALL = ALL, Message("all of them are below")
         ANY = ANY, Message("any of them is below")
 
     name = models.CharField(max_length=64, unique=True)
     description = models.CharField(max_length=255, blank=True)
-    kind = models.CharField(max_length=24, choices=Kind, default=Kind.NETWORK)
+    kind = models.CharField(max_length=24, choices=kind_choices, default=Network.name)
     is_active = models.BooleanField(default=True, help_text=Message("If off, it neither warns nor ends sessions."))
     limit = models.DurationField(
         default=timedelta(hours=1),
@@ -98,7 +95,7 @@ class IdleChecker(models.Model):
         said = [self.kind, [each.total_seconds() for each in times], self.thresholds, self.match]
         sign = hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
         shares = {slot: float(percent) / 100 for slot, percent in sorted(self.thresholds.items())}
-        return Rule(self.pk, self.name, self.kind, *times, shares, self.match, sign)
+        return Rule(self.pk, self.name, IDLE_KINDS[self.kind], *times, shares, self.match, sign)
 
 
 class IdleBinding(models.Model):

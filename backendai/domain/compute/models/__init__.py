@@ -4,13 +4,13 @@ from backendai.domain.compute.models.apps import LONGEST_APP_TITLE, AppSetting, 
 from backendai.domain.compute.models.commits import EarlierLog, HomeKeep, ImageCommit, KernelLog
 from backendai.domain.compute.models.idle import IdleWarning, SessionTraffic
 from backendai.domain.compute.models.launch_records import LaunchRecord, SessionFile
-from backendai.domain.compute.models.mounts import SessionMount
-from backendai.domain.compute.models.notices import NoticeQuerySet, SessionNotice
+from backendai.domain.compute.models.notices import SessionNotice
 from backendai.domain.compute.models.sessions import (
     Allocation,
     ComputeSession,
     Kernel,
     SchedulingRecord,
+    SessionMount,
     SessionSshKey,
     history_entry,
 )

@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.conf import settings
 from django.db import models
 from django.utils import timezone
 
 from backendai.domain.activity.message_field import MessageField
 from backendai.domain.activity.notices import NoticeKind
-
-
-class NoticeQuerySet(models.QuerySet[Any]):
-    def in_bell_of(self, user: Any) -> NoticeQuerySet:
-        """Return the user's own notifications that are not dismissed. Administrators, too, get only their own."""
-        return self.filter(owner=user, cleared_at=None)
-
-    def unseen(self) -> NoticeQuerySet:
-        """Return notifications that the user has not seen."""
-        return self.filter(seen_at=None)
 
 
 class SessionNotice(models.Model):
@@ -39,8 +27,6 @@ class SessionNotice(models.Model):
     closed_at = models.DateTimeField(null=True, blank=True, help_text="When the owner closed the card.")
     cleared_at = models.DateTimeField(null=True, blank=True, help_text="When the owner dismissed it.")
     mailed_at = models.DateTimeField(null=True, blank=True, help_text="When the mail was sent.")
-
-    objects = NoticeQuerySet.as_manager()
 
     class Meta:
         ordering = ["-created_at", "-pk"]

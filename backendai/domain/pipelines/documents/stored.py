@@ -5,12 +5,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from itertools import chain, repeat
 from typing import Any
 
+from backendai.base.core.errors import UserError
 from backendai.base.core.secret_names import looks_secret
-from backendai.base.core.written_documents import read_document
+from backendai.base.core.written_documents import read_document, written
 from backendai.domain.pipelines.documents.document import ARRAY, FINALLY
+from backendai.domain.pipelines.documents.secrets import opened_files
+from backendai.domain.pipelines.models import Run
 from backendai.domain.templates.rendering import is_gap
 from backendai.domain.templates.saving import parameter_named_after
 
@@ -113,3 +117,24 @@ def _gap(variable: str, value: Any, params: dict[str, Any], known: dict[tuple[st
 
 def _is_secret(name: Any, value: Any) -> bool:
     return value is not None and looks_secret(str(name), str(value)) and not is_gap(value)
+
+
+def copied_text(run: Run) -> str:
+    """Return the run's document with its files, and with a parameter for each secret, also where an earlier release
+    kept null for it. A document that cannot be read is returned as it is: its form says why."""
+    try:
+        said = kept_document(run.text)
+    except UserError:
+        return run.text
+    found = with_secret_parameters(said) if run.kind == Run.Kind.PIPELINE else said
+    found = with_files(found, _files_of(run))
+    return run.text if found == said else written(found)
+
+
+def _files_of(run: Run) -> dict[str, list[str]]:
+    """Return by step the contents of its files in their order, without those that cannot be opened any more."""
+    found = {}
+    for step in run.steps.filter(request__has_key="files"):
+        with suppress(UserError):
+            found[step.name] = [one["content"] for one in opened_files(step.request, step.secrets)["files"]]
+    return found

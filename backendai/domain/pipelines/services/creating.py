@@ -12,13 +12,14 @@ from typing import Any
 
 from django.db import IntegrityError, transaction
 
-from backendai.base.core.errors import Conflict, UserError
+from backendai.base.core.errors import Conflict, KeyReused, UserError
 from backendai.base.core.messages import Message
 from backendai.base.core.names import check_session_name
 from backendai.base.core.written_documents import WrittenDocument, read_document, written
 from backendai.base.db.bulk import insert_rows
 from backendai.domain.accounts.models import Project, User
 from backendai.domain.activity.services import audit
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.requests.check import Checked, check_spec
 from backendai.domain.compute.spec import SessionSpec
 from backendai.domain.compute.spec_document import digest_of, document_of, spec_of
@@ -35,6 +36,8 @@ from backendai.domain.pipelines.documents.secrets import sealed_request
 from backendai.domain.pipelines.documents.stored import with_secret_parameters, without_secrets
 from backendai.domain.pipelines.hints import hint_runs
 from backendai.domain.pipelines.models import Edge, Run, State, Step, Task
+from backendai.domain.pipelines.reading import read_runs
+from backendai.domain.pipelines.services.acting import act
 from backendai.domain.templates.models import TemplateVersion
 from backendai.domain.templates.rendering import Layer, Source, merged
 from backendai.domain.templates.services.launching import from_template, version_named
@@ -202,10 +205,8 @@ def _name(asked: str, checked: Mapping[str, Checked]) -> str:
 def _earlier(user: User, key: str, digest: str) -> Run | None:
     found: Run | None = Run.objects.filter(owner=user, idempotency_key=key[:128]).first()
     if found and found.digest != digest:
-        raise Conflict(
-            "This idempotency key belongs to another request, which created run {found}.",
-            found=repr(found.name),
-            code="idempotency-key-reused",
+        raise KeyReused(
+            "This idempotency key belongs to another request, which created run {found}.", found=repr(found.name)
         )
     return found
 
@@ -281,3 +282,18 @@ def _kept(wish: RunSpec, said: Mapping[str, Any], kind: str) -> str:
     """Return the text as it was sent, or, where it holds values that look like secrets, written anew without them."""
     kept = with_secret_parameters(said) if kind == Run.Kind.PIPELINE else without_secrets(said)
     return wish.text if wish.text and kept == said else written(kept)
+
+
+def launch_with_retries(
+    user: User, spec: SessionSpec, retry: Any, *, idempotency_key: str | None, now: datetime
+) -> tuple[ComputeSession, bool]:
+    """Return the session of the newest try, and whether the run is new. Raises as ``create_run``, and Conflict where
+    its first session is not allowed yet: the run goes on trying."""
+    run, is_new = create_run(user, array_of(spec, 1, retries=retry), idempotency_key=idempotency_key, now=now)
+    if is_new:
+        act(read_runs(now, [run.pk]))
+    task = Task.objects.select_related("session", "step").get(step__run=run)
+    if task.session is None:
+        text = Message("Run {name} was created, but its session waits: {why}", name=run.name, why=task.step.message)
+        raise Conflict(text, code="session-waits", run=str(run.pk))
+    return task.session, is_new

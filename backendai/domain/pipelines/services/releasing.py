@@ -6,23 +6,25 @@ import logging
 import secrets
 import uuid
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
 
-from backendai.base.core.errors import BackendAIError
+from backendai.base.core.errors import BackendAIError, UserError
 from backendai.base.core.messages import Message
+from backendai.base.core.slots import Slots
 from backendai.base.db.bulk import among, update_rows
 from backendai.base.paths.mount_targets import absolute_target
-from backendai.domain.compute.services.launching.create_alike import SessionVariant, launch_alike, taken_names
+from backendai.domain.accounts.models import User
+from backendai.domain.cluster.models import Agent, ResourceGroup
+from backendai.domain.compute.services.launching.create import SessionVariant, launch_alike, taken_names
 from backendai.domain.compute.services.requests.check import Checked, check_spec
 from backendai.domain.compute.spec import SessionSpec
 from backendai.domain.compute.spec_document import spec_of
 from backendai.domain.pipelines.documents.secrets import opened_request
-from backendai.domain.pipelines.expansion import grown_request
 from backendai.domain.pipelines.models import Attempt, Edge, Run, State, Status, Step, Task
 from backendai.domain.pipelines.moves import grow, move_tasks
 from backendai.domain.pipelines.reading import rule_of
@@ -172,3 +174,45 @@ def _say(step: Step, message: str) -> None:
     if step.message != message:
         Step.objects.filter(pk=step.pk).update(message=message)
         step.message = message
+
+
+def grown_request(
+    owner: User, spec: SessionSpec, more: Mapping[str, float], growths: int
+) -> tuple[SessionSpec, Checked]:
+    """Return the request with its amounts grown so many times, and its check. An amount grows to that of the largest
+    agent of the group at most, and no further than limits and images allow. Raises a UserError for what would be
+    refused without growing."""
+    checked = check_spec(owner, spec)
+    if not more or not growths:
+        return spec, checked
+    largest = _largest_in(checked.group)
+    for number in range(growths, 0, -1):
+        grown = replace(spec, resources=_grown(spec.resources, more, number, largest))
+        try:
+            return grown, check_spec(owner, grown)
+        except UserError as error:
+            if not (error.field or "").startswith("resources"):
+                raise
+    return spec, checked
+
+
+def _grown(
+    asked: Mapping[str, object], more: Mapping[str, float], number: int, largest: Mapping[str, int]
+) -> dict[str, object]:
+    amounts = Slots.parse(asked)
+    grown = {}
+    for slot, factor in more.items():
+        amount = amounts[slot]
+        wanted = int(min(amount * factor**number, float(2**62)))
+        grown[slot] = max(amount, min(wanted, largest.get(slot, wanted)))
+    return {**asked, **Slots(grown).to_json()}
+
+
+def _largest_in(group: ResourceGroup) -> dict[str, int]:
+    """Return by slot the largest capacity of an agent of the group; empty without agents. One query."""
+    largest: dict[str, int] = {}
+    rows = Agent.objects.registered().filter(resource_group=group).exclude(capacity={})
+    for capacity in rows.order_by().values_list("capacity", flat=True):
+        for slot, amount in Slots.parse(capacity).items():
+            largest[slot] = max(amount, largest.get(slot, 0))
+    return largest

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
 
 from django.db.models import QuerySet
 
@@ -17,15 +19,18 @@ from backendai.domain.accounts.policies.applicable import DOMAIN, KEY_PAIR, PROJ
 from backendai.domain.catalog.models import ResourcePreset
 from backendai.domain.cluster.capabilities import capabilities_in, lacking_cluster_files
 from backendai.domain.cluster.models import ResourceGroup
-from backendai.domain.compute.services.requests.limits import limit_views
-from backendai.domain.compute.services.requests.openings import key_pair_of, limits_on
+from backendai.domain.compute.services.requests.limits import key_pair_of, limit_views, limits_on
 from backendai.domain.planning.agents import AgentRow, read_agent_rows, read_agents
 from backendai.domain.planning.amounts.allowances import HolderLimits, holder_limits, in_order, least
 from backendai.domain.planning.snapshot import rules_of
-from backendai.scheduler.capacity.fitting import obstacles
+from backendai.scheduler.capacity.agent_states import AgentStates
+from backendai.scheduler.choose import best
+from backendai.scheduler.demand import demand_of
+from backendai.scheduler.explaining.outlook import kinds_of, outlook
+from backendai.scheduler.explaining.shortfall import refusal_of
 from backendai.scheduler.limits import Limits
 from backendai.scheduler.plan import Reason
-from backendai.scheduler.snapshot import AgentView, Holder, LimitView
+from backendai.scheduler.snapshot import AgentView, Holder, KernelView, LimitView, Rules, SessionView
 
 
 def _presets(user: Any) -> QuerySet[Any, Any]:
@@ -172,3 +177,38 @@ def _amounts(agents: Iterable[AgentView]) -> GroupAmounts:
             most[name] = max(amount, most[name])
             most_free[name] = max(left, most_free[name])
     return GroupAmounts(number, Slots(total), Slots(used), Slots(free), Slots(most), Slots(most_free))
+
+
+_NOBODY = UUID(int=0)
+_EVER = datetime.min.replace(tzinfo=UTC)
+
+
+def obstacles(
+    asked: Sequence[Slots],
+    agents: Iterable[AgentView],
+    *,
+    group: str,
+    rules: Rules,
+    limits: Limits,
+    holder: Holder,
+) -> list[Reason | None]:
+    """Return for each entry of ``asked`` why one kernel with these amounts could not start now; None if it could.
+
+    The checks, in this order: could any agent ever provide the amounts, do the holder's limits allow them, and does one
+    agent have them free?
+    """
+    everybody = tuple(agents)
+    kinds = kinds_of(everybody)
+    # Only whether an agent has room matters. The default selection is used, as the group's may be invalid.
+    states = AgentStates(everybody, replace(rules, selection=Rules().selection, options={}))
+
+    def obstacle(slots: Slots) -> Reason | None:
+        session = SessionView(_NOBODY, "", _EVER, 0, (KernelView(_NOBODY, slots),), holder=holder)
+        demand = demand_of(session)
+        reason = demand.flaw or outlook(demand, kinds, group)
+        reason = reason or limits.sessions_reason(holder) or limits.slots_reason(holder, demand.requests[0].items)
+        if reason or best(demand.requests[0], session, states):
+            return reason
+        return refusal_of(demand.requests[0], states, 0, 1).reason
+
+    return [obstacle(slots) for slots in asked]

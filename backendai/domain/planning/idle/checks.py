@@ -13,21 +13,16 @@ from backendai.domain.compute.models import ComputeSession, IdleWarning
 from backendai.domain.compute.status import Status
 from backendai.domain.planning.idle.actions import percent_of
 from backendai.domain.planning.idle.reading import check_idle
-from backendai.scheduler.find_idle import LIFETIME, NETWORK, UTILIZATION, Finding
+from backendai.scheduler.find_idle import Finding, Verdict
 
 
 @dataclass(frozen=True, slots=True)
 class IdleCheck:
-    """One checker's state for one session. ``ends_at``: when the session ends if nothing changes (None: unknown).
+    """One checker's state for one session. ``remaining_seconds``: until the end if nothing changes (None: unknown).
     ``idle_seconds``: the time since the last use; for lifetime checkers, since the start."""
 
-    checker: int
-    name: str
-    description: str
-    kind: str
-    verdict: str
-    code: str
-    ends_at: datetime | None
+    finding: Finding
+    checker: IdleChecker
     remaining_seconds: int | None
     warned_at: datetime | None
     extended_until: datetime | None
@@ -39,34 +34,8 @@ class IdleCheck:
     measured_percent: Mapping[str, float]
     threshold_percent: Mapping[str, float]
     message: str
-    match: str
     extensions_left: int
     extension_seconds: int
-
-    @property
-    def may_extend(self) -> bool:
-        """Whether the owner can postpone the end, because there is a warning and extensions are left."""
-        return self.warned_at is not None and self.extensions_left > 0
-
-    @property
-    def is_near(self) -> bool:
-        """Whether the owner has been warned of the end."""
-        return self.warned_at is not None
-
-    @property
-    def is_lifetime(self) -> bool:
-        """Whether the checker limits the run time."""
-        return self.kind == LIFETIME
-
-    @property
-    def is_network(self) -> bool:
-        """Whether the checker measures traffic."""
-        return self.kind == NETWORK
-
-    @property
-    def is_utilization(self) -> bool:
-        """Whether the checker measures utilization."""
-        return self.kind == UTILIZATION
 
 
 def checks_of(session: ComputeSession, *, now: datetime) -> list[IdleCheck]:
@@ -85,7 +54,9 @@ def checks_of(session: ComputeSession, *, now: datetime) -> list[IdleCheck]:
         for one in findings
         if one.rule.id in checkers
     ]
-    return sorted(checks, key=lambda check: (check.ends_at is None, check.ends_at or now, check.checker))
+    return sorted(
+        checks, key=lambda check: (check.finding.due_at is None, check.finding.due_at or now, check.checker.pk)
+    )
 
 
 def announced_end() -> Subquery:
@@ -98,16 +69,11 @@ def _check(
     finding: Finding, session: ComputeSession, checker: IdleChecker, told: IdleWarning | None, now: datetime
 ) -> IdleCheck:
     rule = finding.rule
-    stands = told is not None and told.warned_at is not None and told.sign == rule.sign and finding.verdict != "keep"
-    since = finding.since if rule.kind != UTILIZATION else None
+    stands = finding.is_warned and finding.verdict != Verdict.KEEP
+    since = None if rule.kind.is_average else finding.since
     return IdleCheck(
-        checker=rule.id,
-        name=rule.name,
-        description=checker.description,
-        kind=rule.kind,
-        verdict=str(finding.verdict),
-        code=finding.code,
-        ends_at=finding.due_at,
+        finding=finding,
+        checker=checker,
         remaining_seconds=max(0, round((finding.due_at - now).total_seconds())) if finding.due_at else None,
         warned_at=told.warned_at if told and stands else None,
         extended_until=told.extended_until if told else None,
@@ -119,7 +85,6 @@ def _check(
         measured_percent=percent_of(finding.shares),
         threshold_percent=percent_of(rule.thresholds),
         message=told.message if told and stands else "",
-        match=rule.match,
         extensions_left=max(0, checker.max_extensions - (told.extensions if told else 0)),
         extension_seconds=round(checker.extension.total_seconds()),
     )

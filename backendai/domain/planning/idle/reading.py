@@ -10,7 +10,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from django.conf import settings
-from django.db.models import Q, QuerySet
+from django.db.models import Q
 
 from backendai.base.db.bulk import among
 from backendai.domain.cluster.idle.checkers import read_holding
@@ -18,7 +18,7 @@ from backendai.domain.cluster.models import Agent, Reachability
 from backendai.domain.compute.models import ComputeSession, IdleWarning, Kernel
 from backendai.domain.compute.status import Status
 from backendai.domain.usage.samples import averages
-from backendai.scheduler.find_idle import NETWORK, Finding, Recorded, Rule, Use, Watched, find_idle
+from backendai.scheduler.find_idle import Finding, Recorded, Rule, Use, Watched, find_idle
 
 _ANSWERING = (Agent.Status.ALIVE, Agent.Status.DRAINING)
 
@@ -30,30 +30,18 @@ class Row(NamedTuple):
     session_type: str
     group_id: int
     project_id: UUID
-    started_at: datetime | None
+    started_at: datetime
     last_traffic: datetime | None
-
-
-class WarningRow(NamedTuple):
-    """The stored warning of one session by one idle checker, with its deadline and extension."""
-
-    id: UUID
-    session_id: UUID
-    checker_id: int | None
-    sign: str
-    warned_at: datetime | None
-    due_at: datetime | None
-    extended_until: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
 class IdleReading:
-    """The results of the idle checkers. ``warnings``: earlier warnings. ``without_traffic``: sessions without any
-    recorded traffic, although a rule needs it."""
+    """The results of the idle checkers. ``warned``: the ids of earlier warnings. ``without_traffic``: sessions without
+    any recorded traffic, although a rule needs it."""
 
     now: datetime
     findings: list[Finding]
-    warnings: list[WarningRow]
+    warned: list[UUID]
     without_traffic: list[UUID]
 
 
@@ -61,53 +49,49 @@ def check_idle(now: datetime, *, only: Collection[UUID] | None = None) -> IdleRe
     """Return the results of the idle checkers for all running sessions, or for the sessions in ``only``. At most eight
     queries, and two more for each averaging period, for any number of sessions."""
     holding = read_holding()
-    warnings = _warnings(only)
+    recorded = _recorded(only)
+    warned = [one.id for of_session in recorded.values() for one in of_session.values() if one.warned_at and one.id]
     if not holding.checkers:
-        return IdleReading(now, [], warnings, [])
-    rows = [row for row in _rows(only) if row.started_at is not None]
+        return IdleReading(now, [], warned, [])
+    rows = _rows(only)
     rules = {row.id: holding.rules_for(row.session_type, row.group_id, row.project_id) for row in rows}
     rows = [row for row in rows if rules[row.id]]
     uses = _uses(rows, rules, now, everything=only is not None)
-    watched = list(_watched(rows, rules, warnings, uses, now))
+    watched = list(_watched(rows, rules, recorded, uses, now))
     without_traffic = [
-        one.id for one in watched if one.last_traffic is None and any(rule.kind == NETWORK for rule in one.rules)
+        one.id for one in watched if one.last_traffic is None and any(rule.kind.needs_traffic for rule in one.rules)
     ]
-    return IdleReading(now, list(find_idle(watched, now)), warnings, without_traffic)
-
-
-def _running(only: Collection[UUID] | None) -> QuerySet[ComputeSession]:
-    rows = ComputeSession.objects.running()
-    return rows if only is None else rows.filter(pk__in=among(only))
+    return IdleReading(now, list(find_idle(watched, now)), warned, without_traffic)
 
 
 def _rows(only: Collection[UUID] | None) -> list[Row]:
+    rows = ComputeSession.objects.running().filter(started_at__isnull=False)
+    rows = rows if only is None else rows.filter(pk__in=among(only))
     columns = ("pk", "session_type", "resource_group_id", "project_id", "started_at", "traffic__last_at")
-    return [Row._make(row) for row in _running(only).order_by("started_at", "pk").values_list(*columns)]
+    return [Row._make(row) for row in rows.order_by("started_at", "pk").values_list(*columns)]
 
 
-def _warnings(only: Collection[UUID] | None) -> list[WarningRow]:
+def _recorded(only: Collection[UUID] | None) -> dict[UUID, dict[int | None, Recorded]]:
     rows = IdleWarning.objects.filter(session__status=Status.RUNNING, collected_at=None)
     if only is not None:
         rows = rows.filter(session__in=among(only))
-    return [WarningRow._make(row) for row in rows.order_by("pk").values_list(*WarningRow._fields)]
+    columns = ("session_id", "checker_id", "sign", "warned_at", "due_at", "extended_until", "pk")
+    found: dict[UUID, dict[int | None, Recorded]] = defaultdict(dict)
+    for session_id, checker_id, *values in rows.order_by("pk").values_list(*columns):
+        found[session_id][checker_id] = Recorded(*values)
+    return found
 
 
 def _watched(
     rows: Collection[Row],
     rules: Mapping[UUID, tuple[Rule, ...]],
-    warnings: Iterable[WarningRow],
+    recorded: Mapping[UUID, Mapping[int | None, Recorded]],
     uses: Mapping[UUID, Mapping[int, Use]],
     now: datetime,
 ) -> Iterable[Watched]:
-    recorded: dict[UUID, dict[int, Recorded]] = defaultdict(dict)
-    for one in warnings:
-        if one.checker_id is not None:
-            recorded[one.session_id][one.checker_id] = Recorded(one.sign, one.warned_at, one.due_at, one.extended_until)
     away, back = _unreachable(rows)
     reachable_since = _reachable_since(now)
     for row in rows:
-        if row.started_at is None:
-            continue
         yield Watched(
             id=row.id,
             started_at=row.started_at,
@@ -153,7 +137,7 @@ def _uses(
     windows: dict[timedelta, list[tuple[UUID, int]]] = defaultdict(list)
     for row in rows:
         for rule in rules[row.id]:
-            if rule.thresholds and (everything or _matters(row, rule, now)):
+            if rule.thresholds and (everything or rule.kind.weighs_use(rule, row.started_at, row.last_traffic, now)):
                 windows[rule.limit].append((row.id, rule.id))
     found: dict[UUID, dict[int, Use]] = defaultdict(dict)
     for window, pairs in windows.items():
@@ -162,10 +146,3 @@ def _uses(
             if use := measured.get(pk):
                 found[pk][rule_id] = Use(use.slots, timedelta(seconds=use.covered_seconds))
     return found
-
-
-def _matters(row: Row, rule: Rule, now: datetime) -> bool:
-    """Return whether the measured use could end the session now. Only then is the use summed up, which is expensive."""
-    if rule.kind == NETWORK:
-        return row.last_traffic is not None and now >= row.last_traffic + rule.limit - rule.lead
-    return row.started_at is not None and now >= row.started_at + max(rule.grace, rule.limit)

@@ -3,16 +3,15 @@
 from backendai.domain.serving.models.endpoints import (
     MOST_REPLICAS,
     AutoScalingRule,
-    DesiredState,
     Endpoint,
+    EndpointNotice,
     EndpointToken,
-    Metric,
     Replica,
     Revision,
-    State,
 )
-from backendai.domain.serving.models.notices import EndpointNotice
 from backendai.domain.serving.models.readings import ProxyReading, ReplicaSight, ScalingRecord, ServingProxy
+from backendai.scheduler.serving.snapshot import DesiredState
+from backendai.scheduler.serving.snapshot import ReplicaState as State
 
 __all__ = [
     "MOST_REPLICAS",
@@ -21,7 +20,6 @@ __all__ = [
     "Endpoint",
     "EndpointNotice",
     "EndpointToken",
-    "Metric",
     "ProxyReading",
     "Replica",
     "ReplicaSight",

@@ -21,26 +21,10 @@ from backendai.domain.cluster.models import ResourceGroup
 from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.status import ClusterMode
 from backendai.domain.serving.querysets import EndpointQuerySet, EndpointTokenQuerySet, ReplicaQuerySet
+from backendai.domain.serving.rule_kinds import metric_choices
+from backendai.scheduler.serving.snapshot import DesiredState, ReplicaState
 
 MOST_REPLICAS = 100
-
-
-class DesiredState(models.TextChoices):
-    """What its owner wants of an endpoint."""
-
-    RUN = "run", "run"
-    STOPPED = "stopped", "stopped"
-    DELETED = "deleted", "deleted"
-
-
-class State(models.TextChoices):
-    """How far a replica is; the same words as ``ReplicaState`` of the scheduler."""
-
-    STARTING = "starting", "starting"
-    LOADING = "loading", "loading"
-    READY = "ready", "ready"
-    DRAINING = "draining", "draining"
-    ENDED = "ended", "ended"
 
 
 class Endpoint(models.Model):
@@ -54,7 +38,9 @@ class Endpoint(models.Model):
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="endpoints")
     project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="endpoints")
     resource_group = models.ForeignKey(ResourceGroup, on_delete=models.PROTECT, related_name="endpoints")
-    wish = models.CharField(max_length=16, choices=DesiredState, default=DesiredState.RUN)
+    wish = models.CharField(
+        max_length=16, choices=[(one.value, one.value) for one in DesiredState], default=DesiredState.RUN
+    )
     current = models.ForeignKey("Revision", null=True, on_delete=models.PROTECT, related_name="+")
     next = models.ForeignKey("Revision", null=True, blank=True, on_delete=models.PROTECT, related_name="+")
     minimum = models.PositiveSmallIntegerField(default=1, validators=[MaxValueValidator(MOST_REPLICAS)])
@@ -121,7 +107,6 @@ class Endpoint(models.Model):
     )
     last_number = models.PositiveIntegerField(default=0, editable=False, help_text="The number of its newest replica.")
     version = models.PositiveBigIntegerField(default=1, editable=False)
-    idempotency_key = models.CharField(max_length=128, null=True, blank=True, editable=False)  # noqa: DJ001  (null: no key; unique)
     created_at = models.DateTimeField(default=timezone.now)
     deleted_at = models.DateTimeField(null=True, blank=True, editable=False)
 
@@ -132,11 +117,6 @@ class Endpoint(models.Model):
         constraints = [
             models.UniqueConstraint(
                 fields=["project", "name"], condition=~Q(wish="deleted"), name="endpoint_name_once_per_project"
-            ),
-            models.UniqueConstraint(
-                fields=["owner", "idempotency_key"],
-                condition=Q(idempotency_key__isnull=False),
-                name="endpoint_once_per_idempotency_key",
             ),
             models.CheckConstraint(condition=Q(minimum__lte=F("maximum")), name="endpoint_minimum_below_maximum"),
             models.CheckConstraint(condition=Q(maximum__gte=1), name="endpoint_maximum_is_one_or_more"),
@@ -205,7 +185,9 @@ class Replica(models.Model):
     revision = models.ForeignKey(Revision, on_delete=models.PROTECT, related_name="replicas")
     number = models.PositiveIntegerField()
     session = models.OneToOneField(ComputeSession, on_delete=models.PROTECT, related_name="replica")
-    state = models.CharField(max_length=16, choices=State, default=State.STARTING)
+    state = models.CharField(
+        max_length=16, choices=[(one.value, one.value) for one in ReplicaState], default=ReplicaState.STARTING
+    )
     reason = models.CharField(max_length=64, blank=True)
     message = models.CharField(max_length=500, blank=True)
     loading_at = models.DateTimeField(null=True, blank=True)
@@ -233,22 +215,12 @@ class Replica(models.Model):
         return f"{self.endpoint_id}#{self.number}"
 
 
-class Metric(models.TextChoices):
-    """What a scaling rule looks at."""
-
-    LATENCY = "latency", "seconds to the answer, 95th percentile"
-    RATE = "rate", "requests per second and replica"
-    QUEUE = "queue", "requests that wait for a replica"
-    GPU = "gpu", "use of the accelerators in per cent"
-    PROMETHEUS = "prometheus", "value of a Prometheus query"
-
-
 class AutoScalingRule(models.Model):
     """A step rule beside the target. One cool-down of five minutes holds for all rules of an endpoint. ``value`` and
     ``trouble`` are the last answer to ``query``, which only rules by Prometheus have."""
 
     endpoint = models.ForeignKey(Endpoint, on_delete=models.CASCADE, related_name="rules")
-    metric = models.CharField(max_length=32, choices=Metric)
+    metric = models.CharField(max_length=32, choices=metric_choices)
     query = models.CharField(max_length=1000, blank=True, default="", db_default="")
     value = models.FloatField(null=True, blank=True)
     value_at = models.DateTimeField(null=True, blank=True)
@@ -291,3 +263,33 @@ class EndpointToken(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class EndpointNotice(models.Model):
+    """A notification of an endpoint's owner, at most one of each kind."""
+
+    class Kind(models.TextChoices):
+        """What happened."""
+
+        UNAVAILABLE = "unavailable", "unavailable"
+        BACKING_OFF = "backing-off", "backing off"
+        ROLLED_BACK = "rolled-back", "rolled back"
+        UNUSED = "unused", "unused"
+
+    endpoint = models.ForeignKey("serving.Endpoint", on_delete=models.CASCADE, related_name="notices", db_index=False)
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    kind = models.CharField(max_length=16, choices=Kind)
+    message = MessageField(blank=True)
+    created_at = models.DateTimeField(default=timezone.now)
+    mailed_at = models.DateTimeField(null=True, blank=True)
+    seen_at = models.DateTimeField(null=True, blank=True, help_text="When the owner saw it under the bell.")
+    cleared_at = models.DateTimeField(null=True, blank=True, help_text="When the owner dismissed it.")
+
+    class Meta:
+        ordering = ["-created_at", "-pk"]
+        constraints = [
+            models.UniqueConstraint(fields=["endpoint", "kind"], name="notice_once_per_endpoint_and_kind"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.endpoint_id}"

@@ -20,7 +20,8 @@ from backendai.domain.cluster.models import Agent, ResourceGroup
 from backendai.domain.compute.services.requests.check import Checked, check_spec
 from backendai.domain.compute.services.requests.scheduling import MOST_AGENTS
 from backendai.domain.compute.spec import MountRequest, SessionSpec
-from backendai.domain.serving.models import MOST_REPLICAS, AutoScalingRule, Metric
+from backendai.domain.serving.models import MOST_REPLICAS, AutoScalingRule
+from backendai.domain.serving.rule_kinds import RULE_KINDS
 from backendai.domain.serving.services.quota import check_maximum
 from backendai.domain.serving.spec import EndpointSpec, RevisionSpec
 from backendai.domain.storage.status import Rights
@@ -31,7 +32,6 @@ _PATH = re.compile(r"/[!-~]*\Z")
 _ORIGIN = re.compile(r"https?://[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]{1,5})?\Z")
 _HEADER = re.compile(r"[A-Za-z0-9-]{1,64}\Z")
 _LONGEST = timedelta(hours=6).total_seconds()
-_LONGEST_QUERY = 1000
 MOST_ORIGINS, MOST_RULES = 20, 20
 PATIENCE: dict[str, tuple[float, float]] = {
     "concurrency": (0, 100_000),
@@ -150,7 +150,7 @@ def check_rules(rules: Sequence[AutoScalingRule]) -> None:
         text = Message("An endpoint has at most {most} rules: remove one first.", most=MOST_RULES)
         raise UserError(text, field="metric", code="too-many-rules")
     for rule in rules:
-        _check_query(rule)
+        RULE_KINDS[rule.metric].check_query(rule.query)
         if rule.up_over is None and rule.down_under is None:
             raise UserError("Enter a value above or below which to scale.", field="up_over", code="missing-threshold")
         for field in ("up_over", "down_under"):
@@ -164,21 +164,6 @@ def check_rules(rules: Sequence[AutoScalingRule]) -> None:
                 field="down_under",
                 code="invalid-threshold",
             )
-
-
-def _check_query(rule: AutoScalingRule) -> None:
-    if rule.metric != Metric.PROMETHEUS:
-        if rule.query:
-            raise UserError(
-                "Only rules by Prometheus have a query: leave it empty.", field="query", code="invalid-query"
-            )
-        return
-    if not settings.PROMETHEUS_URL:
-        text = Message("This site has no Prometheus: its administrator can name one with BACKENDAI_PROMETHEUS_URL.")
-        raise UserError(text, field="metric", code="no-prometheus")
-    if not rule.query.strip() or not rule.query.isprintable() or len(rule.query) > _LONGEST_QUERY:
-        text = Message("Write a query of at most {most} characters in one line.", most=_LONGEST_QUERY)
-        raise UserError(text, field="query", code="invalid-query")
 
 
 def check_revision(user: User, spec: RevisionSpec, *, project: str, resource_group: str) -> Checked:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -36,35 +36,12 @@ from backendai.domain.serving.services.checks import (
 from backendai.domain.serving.services.quota import check_maximum, check_maximum_of, check_number
 from backendai.domain.serving.spec import EndpointSpec, RevisionSpec
 
-SETTABLE = frozenset(
-    {
-        "minimum",
-        "maximum",
-        "target",
-        "concurrency",
-        "queue",
-        "queue_seconds",
-        "hold_seconds",
-        "answer_timeout",
-        "is_public",
-        "is_repeatable",
-        "max_surge",
-        "max_unavailable",
-        "origins",
-        "warm_up",
-        "affinity",
-        "canary",
-        "asleep_after",
-    }
-)
+SETTABLE = frozenset(one.name for one in fields(EndpointSpec)) - {"name", "revision", "project", "resource_group"}
 
 
-def create_endpoint(user: User, spec: EndpointSpec, *, idempotency_key: str | None = None) -> Endpoint:
-    """Return a new endpoint, whose first replicas the next pass starts; with a key that came before, the earlier one.
-    Raises UserError, Conflict for a name that the project has."""
-    key = (idempotency_key or "")[:128] or None
-    if key and (earlier := Endpoint.objects.filter(owner=user, idempotency_key=key).first()):
-        return _same(earlier, spec)
+def create_endpoint(user: User, spec: EndpointSpec) -> Endpoint:
+    """Return a new endpoint, whose first replicas the next pass starts. Raises UserError, Conflict for a name
+    that the project has."""
     checked = check_endpoint(user, spec)
     now = timezone.now()
     try:
@@ -77,7 +54,6 @@ def create_endpoint(user: User, spec: EndpointSpec, *, idempotency_key: str | No
                 **_settings(spec),
                 desired=spec.minimum,
                 scaled_at=now,
-                idempotency_key=key,
                 created_at=now,
             )
             endpoint.current = _write_revision(endpoint, user, spec.revision, checked, 1, now)
@@ -87,8 +63,6 @@ def create_endpoint(user: User, spec: EndpointSpec, *, idempotency_key: str | No
             check_number(checked.limited, endpoint)
             _hint()
     except IntegrityError as error:
-        if key and (earlier := Endpoint.objects.filter(owner=user, idempotency_key=key).first()):
-            return _same(earlier, spec)  # the same request came twice at once, and the other one was faster
         text = Message(
             "Project {project} has an endpoint named {name}: choose another name.",
             project=checked.project.name,
@@ -196,7 +170,7 @@ def set_wish(endpoint: Endpoint, user: User, wish: DesiredState) -> None:
     now = timezone.now()
     values: dict[str, Any] = {"wish": wish, "version": F("version") + 1}
     if wish == DesiredState.DELETED:
-        values |= {"deleted_at": now, "idempotency_key": None}
+        values["deleted_at"] = now
     if wish == DesiredState.RUN:
         values |= {"desired": endpoint.minimum, "scaled_at": now, "asked_at": now}
     with transaction.atomic():
@@ -268,23 +242,8 @@ def _write_revision(
 
 
 def _settings(spec: EndpointSpec) -> dict[str, Any]:
-    names = (
-        "minimum", "maximum", "target", "concurrency", "queue", "queue_seconds", "hold_seconds", "answer_timeout",
-        "is_public", "is_repeatable", "warm_up", "affinity", "canary", "max_surge", "max_unavailable",
-    )  # fmt: skip
-    return {name: getattr(spec, name) for name in names} | {
-        "origins": list(spec.origins),
-        "asleep_after": timedelta(seconds=spec.asleep_after),
-    }
-
-
-def _same(earlier: Endpoint, spec: EndpointSpec) -> Endpoint:
-    if earlier.name != spec.name:
-        text = Message(
-            "This idempotency key belongs to another request, which made endpoint {name}.", name=repr(earlier.name)
-        )
-        raise Conflict(text, code="idempotency-key-reused", endpoint=str(earlier.pk))
-    return earlier
+    written = {"origins": list(spec.origins), "asleep_after": timedelta(seconds=spec.asleep_after)}
+    return {name: getattr(spec, name) for name in SETTABLE} | written
 
 
 def _refuse_deleted(endpoint: Endpoint) -> None:

@@ -7,8 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 
 from backendai.base.core.messages import Message
-from backendai.domain.serving.models import AutoScalingRule, Endpoint, Metric
+from backendai.domain.serving.models import AutoScalingRule, Endpoint
 from backendai.domain.serving.prometheus import NoValue
+from backendai.domain.serving.rule_kinds import Prometheus
 
 _MOST_QUERIES, _AT_ONCE = 200, 8
 Answer = float | Message
@@ -17,7 +18,7 @@ Answer = float | Message
 def queries_of_rules() -> dict[int, str]:
     """Return the queries of all active rules by the rule's key, the longest unasked first, at most 200. One query."""
     rules = AutoScalingRule.objects.filter(
-        metric=Metric.PROMETHEUS, is_active=True, endpoint__in=Endpoint.objects.unfinished()
+        metric=Prometheus.name, is_active=True, endpoint__in=Endpoint.objects.unfinished()
     )
     rows = rules.order_by("value_at", "pk").values_list("pk", "query", "endpoint__name", "endpoint__project__name")
     return {pk: filled(query, endpoint, project) for pk, query, endpoint, project in rows[:_MOST_QUERIES]}

@@ -9,8 +9,7 @@ from backendai.base.core.errors import Conflict, UserError
 from backendai.base.core.slots import Slots
 from backendai.domain.accounts.models import Project, User
 from backendai.domain.accounts.policies.applicable import DOMAIN, PROJECT, Limited, strictest
-from backendai.domain.compute.services.requests.limits import beyond_limits, lock_holders
-from backendai.domain.compute.services.requests.openings import key_pair_of, limits_on
+from backendai.domain.compute.services.requests.limits import beyond_limits, key_pair_of, limits_on, lock_holders
 from backendai.domain.serving.models import Endpoint, Revision
 
 

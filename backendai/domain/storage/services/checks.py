@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Mapping
-from typing import Any
-
 from django.core.exceptions import ValidationError
 from django.db import models
 
@@ -76,24 +71,6 @@ def managed_project(user: User, project: Project | None) -> Project | None:
         raise NotFound("Project not found, or you do not manage it.", field="project", code="unknown-project")
     if not found.is_active or not found.domain.is_active:
         raise Conflict("Project {found} is not active.", found=found.name, field="project", code="project-not-active")
-    return found
-
-
-def digest_of(asked: Mapping[str, Any]) -> str:
-    """Return the digest of a request, which tells two requests with the same idempotency key apart."""
-    return hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode()).hexdigest()
-
-
-def earlier_folder(user: User, key: str, digest: str) -> Folder | None:
-    """Return the folder that the user created under this idempotency key. Raises Conflict if the request was
-    different."""
-    rows = Folder.objects.filter(created_by=user, idempotency_key=key[:128])
-    found: Folder | None = rows.select_related("host", "user", "project__domain").first()
-    if found is not None and found.request_digest != digest:
-        text = Message(
-            "This idempotency key belongs to another request, which created folder {found}.", found=repr(found.name)
-        )
-        raise Conflict(text, code="idempotency-key-reused", folder=str(found.pk))
     return found
 
 

@@ -13,8 +13,6 @@ from backendai.domain.storage.querysets import MANAGE
 from backendai.domain.storage.services.checks import (
     check_limit,
     check_name,
-    digest_of,
-    earlier_folder,
     host_for,
     managed_project,
     wrong_status,
@@ -33,7 +31,6 @@ def clone_folder(
     project: Project | None = None,
     limit_bytes: int | None = None,
     host: StorageHost | None = None,
-    idempotency_key: str | None = None,
     now: datetime,
 ) -> Folder:
     """Return a new folder of the actor, or of a project that they manage, which is CREATING until every file is copied:
@@ -49,10 +46,6 @@ def clone_folder(
         raise Conflict("A linked folder cannot be cloned: copy its files in a session.", code="linked-folder")
     if folder.status != FolderStatus.READY:
         raise wrong_status(folder, "cloned")
-    asked = {"source": folder.pk, "name": name, "project": project and project.pk, "limit": limit_bytes}
-    digest = digest_of(asked | ({"host": host.name} if host else {}))
-    if idempotency_key and (earlier := earlier_folder(actor, idempotency_key, digest)):
-        return earlier
     clone = Folder(
         name=check_name(name),
         host=host_for(actor, host or folder.host),
@@ -64,7 +57,7 @@ def clone_folder(
     )
     _refuse_too_small(folder, clone)
     filled_by = _note_nothing if clone.host_id != folder.host_id else None
-    return add_folder(actor, clone, now=now, idempotency_key=idempotency_key, digest=digest, filled_by=filled_by)
+    return add_folder(actor, clone, now=now, filled_by=filled_by)
 
 
 def link_folder(

@@ -21,8 +21,6 @@ from backendai.domain.storage.services.checks import (
     check_choice,
     check_limit,
     check_name,
-    digest_of,
-    earlier_folder,
     host_for,
     managed_project,
     name_taken,
@@ -47,25 +45,14 @@ def create_folder(
     limit_bytes: int | None = None,
     is_cloneable: bool = False,
     member_rights: str = Rights.EDIT,
-    idempotency_key: str | None = None,
     filled_by: Callable[[Folder], None] | None = None,
     now: datetime,
 ) -> Folder:
     """Return a new folder of the user, or of a project that the user manages; READY when its file server has made it
-    within its deadline, else CREATING until the pass succeeds. The same key returns the folder made before.
+    within its deadline, else CREATING until the pass succeeds.
     ``filled_by`` notes in the same transaction where its files come from; it is READY when they are there.
 
     Raises a UserError by field, and a Conflict for a taken name or a policy's limit, with nothing written."""
-    asked: dict[str, Any] = {
-        "name": name,
-        "host": host and host.name,
-        "project": project and str(project.pk),
-        "usage": usage,
-    }
-    asked |= {"limit_bytes": limit_bytes, "is_cloneable": is_cloneable, "member_rights": member_rights}
-    digest = digest_of(asked)
-    if idempotency_key and (earlier := earlier_folder(user, idempotency_key, digest)):
-        return earlier
     folder = Folder(
         name=check_name(name),
         host=host_for(user, host),
@@ -76,15 +63,17 @@ def create_folder(
         limit_bytes=check_limit(limit_bytes),
         is_cloneable=is_cloneable,
     )
-    return add_folder(user, folder, now=now, idempotency_key=idempotency_key, digest=digest, filled_by=filled_by)
+    return add_folder(user, folder, now=now, filled_by=filled_by)
 
 
-def change_folder(folder: Folder, actor: User, values: Mapping[str, Any], *, now: datetime) -> Folder:
+def change_folder(
+    folder: Folder, actor: User, values: Mapping[str, Any], *, check: Callable[[], None] | None = None, now: datetime
+) -> Folder:
     """Return the folder with these values of ``name``, ``limit_bytes``, ``member_rights`` and ``is_cloneable`` written,
-    all or none. Raises a UserError by field, a Conflict for a taken name or a policy's limit."""
-    return _change(
-        folder, actor, "folder.change", {name: _CLEAN[name](value) for name, value in values.items()}, now=now
-    )
+    all or none. ``check`` is called before, while the row is locked. Raises what it raises, a UserError by field, a
+    Conflict for a taken name or a policy's limit."""
+    clean = {name: _CLEAN[name](value) for name, value in values.items()}
+    return _change(folder, actor, "folder.change", clean, check=check, now=now)
 
 
 def rename_folder(folder: Folder, actor: User, name: str, *, now: datetime) -> Folder:
@@ -187,15 +176,11 @@ def add_folder(
     folder: Folder,
     *,
     now: datetime,
-    idempotency_key: str | None = None,
-    digest: str = "",
     filled_by: Callable[[Folder], None] | None = None,
 ) -> Folder:
     """Write a new row within its owner's limits, have it made, and return it. ``filled_by``: its files come as a stream
     (``filling.py``), and this notes from where."""
     folder.created_by, folder.created_at, folder.changed_at = actor, now, now
-    folder.idempotency_key = (idempotency_key or "")[:128] or None
-    folder.request_digest = digest if idempotency_key else ""
     try:
         with transaction.atomic():
             if not folder.linked_path:
@@ -209,14 +194,20 @@ def add_folder(
                 filled_by(folder)
                 open_fill(folder, actor, now=now)
     except IntegrityError as error:
-        if idempotency_key and (earlier := earlier_folder(actor, idempotency_key, digest)):
-            return earlier
         raise name_taken(folder.name) from error
     deliver(folder, now=now)
     return folder
 
 
-def _change(folder: Folder, actor: User, action: str, values: dict[str, Any], *, now: datetime) -> Folder:
+def _change(
+    folder: Folder,
+    actor: User,
+    action: str,
+    values: dict[str, Any],
+    *,
+    check: Callable[[], None] | None = None,
+    now: datetime,
+) -> Folder:
     """Write these columns of a folder that is not being deleted, tell its file server, and return it."""
     folder = require_rights(actor, folder, MANAGE)
     changes = {name: [getattr(folder, name), value] for name, value in values.items() if getattr(folder, name) != value}
@@ -226,6 +217,9 @@ def _change(folder: Folder, actor: User, action: str, values: dict[str, Any], *,
         raise UserError("Only a folder of a project has members.", field="member_rights", code="not-of-project")
     try:
         with transaction.atomic():
+            if check is not None:
+                Folder.objects.select_for_update().get(pk=folder.pk)
+                check()
             if "limit_bytes" in changes:
                 _check_new_limit(folder, values["limit_bytes"])
             rows = Folder.objects.filter(pk=folder.pk, status__in=[FolderStatus.READY, FolderStatus.ERROR])

@@ -21,8 +21,8 @@ from backendai.gates.appproxy.endpoints.relay import Body, CallerLeft, ReplicaDi
 from backendai.gates.appproxy.endpoints.replicas import Blocked, Known, Pool, Stopped
 from backendai.gates.appproxy.endpoints.service import Endpoints
 from backendai.gates.appproxy.endpoints.table_cache import DatabaseUnavailable
+from backendai.gates.appproxy.guard import has_id
 from backendai.gates.appproxy.headers import own_cookies
-from backendai.gates.appproxy.hosts import has_id
 from backendai.gates.appproxy.pages import OWN
 from backendai.gates.appproxy.relay import has_upgrade_body, wants_websocket
 from backendai.gates.gateways.tunnel import NoTunnel

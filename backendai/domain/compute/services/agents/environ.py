@@ -8,7 +8,7 @@ from math import ceil
 
 from backendai.base.core.service_ports import LABEL as SERVICES_LABEL
 from backendai.base.core.slots import MILLI
-from backendai.base.wire.cluster_access import Peer
+from backendai.base.wire.cluster_network import Peer
 from backendai.domain.cluster.site import SiteSettings
 from backendai.domain.compute.models import Kernel
 from backendai.domain.compute.services.placing.cluster_access import launcher_environ

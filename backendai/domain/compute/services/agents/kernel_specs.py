@@ -25,7 +25,7 @@ from backendai.domain.compute.services.agents.environ import environ_of
 from backendai.domain.compute.services.agents.manifests import manifest_of
 from backendai.domain.compute.services.placing.cluster_access import keys_of
 from backendai.domain.compute.services.placing.cluster_networks import Sibling, network_for, peers_of, siblings_of
-from backendai.domain.compute.services.requests.mount_specs import Mounts, read_mounts
+from backendai.domain.compute.services.requests.mounts import Mounts, read_mounts
 from backendai.domain.compute.services.requests.session_files import files_of_sessions, with_dotfiles
 from backendai.domain.compute.status import STARTING, Status
 

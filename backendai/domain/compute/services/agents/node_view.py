@@ -15,9 +15,9 @@ from django.db.models.functions import Now
 
 from backendai.base.core.errors import NotFound
 from backendai.base.db.bulk import among
+from backendai.base.wire.images import RegistryAccess
 from backendai.base.wire.messages import Desired, Epoch, KernelSighting, KernelSpec, StopOrder, SyncDown
 from backendai.base.wire.node_jobs import NodeJobOrder
-from backendai.base.wire.pulls import RegistryAccess
 from backendai.base.wire.tickets import public_key_of
 from backendai.domain.catalog.registry_access import access_for
 from backendai.domain.cluster.epochs import read_epoch

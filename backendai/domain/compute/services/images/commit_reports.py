@@ -14,7 +14,7 @@ from backendai.base.core.errors import NotFound
 from backendai.base.core.image_names import is_digest
 from backendai.base.core.messages import Message
 from backendai.base.core.slots import format_size
-from backendai.base.wire.commits import (
+from backendai.base.wire.images import (
     COMMIT,
     DEPLOYMENT_LABEL,
     ID_LABEL,
@@ -23,9 +23,9 @@ from backendai.base.wire.commits import (
     PUSHING,
     CommitResult,
     CommitSpec,
+    RegistryAccess,
 )
 from backendai.base.wire.node_jobs import JobState, NodeJobReport, NodeJobSpec
-from backendai.base.wire.pulls import RegistryAccess
 from backendai.domain.activity.jobs import finish_job, report_progress
 from backendai.domain.activity.models import BackgroundJob
 from backendai.domain.activity.services import audit

@@ -18,7 +18,7 @@ from backendai.base.core.image_names import customized, parse_image_name
 from backendai.base.core.messages import Message, shortened
 from backendai.base.core.names import check_own_image_name
 from backendai.base.wire.capabilities import Capability
-from backendai.base.wire.commits import COMMIT
+from backendai.base.wire.images import COMMIT
 from backendai.domain.accounts.models import Domain, User
 from backendai.domain.accounts.policies.applicable import USER, key_of
 from backendai.domain.activity.jobs import finish_job, start_job, stop_job

@@ -26,7 +26,10 @@ from backendai.domain.compute.spec_document import USUAL, VERSION, kept_document
 
 KEPT = 5
 MOST_PINNED = 20
-_AS_ASKED = ("roles", "done_when", "command_in", "placement", "agents", "preset", "shm", "template", "parameters")
+# Keys of a request that belong to one launch, or that the columns of its session say more exactly.
+_OF_ONE_LAUNCH = frozenset(
+    {"version", "name", "owner", "access_key", "launch_id", "starts_at", "files", "depends_on", "depends_when", "retry"}
+)
 
 
 def launch_and_remember(
@@ -80,8 +83,11 @@ def parameters_of(session: ComputeSession) -> dict[str, Any]:
         "retry_on_agent_loss": session.retry_on_agent_loss,
         **_mounts_of(session),
     }
-    names = (*_AS_ASKED, "mounts", "start_in") if "template" in session.spec else _AS_ASKED  # as its locks have them
-    asked = {name: session.spec[name] for name in names if name in session.spec}
+    as_requested = session.spec.keys() - values.keys() - _OF_ONE_LAUNCH
+    as_requested |= (
+        {"mounts", "start_in"} & session.spec.keys() if "template" in session.spec else set()
+    )  # for its locks
+    asked = {name: session.spec[name] for name in session.spec if name in as_requested}
     return {"version": VERSION, **{name: value for name, value in values.items() if not _usual(name, value)}, **asked}
 
 

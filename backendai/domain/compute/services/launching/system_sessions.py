@@ -21,9 +21,8 @@ from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.launching.create import create_session
 from backendai.domain.compute.services.life.ending import end_each, terminate_session
 from backendai.domain.compute.services.requests.amounts import minimum_of
-from backendai.domain.compute.services.requests.folder_places import folders_of, place_for
-from backendai.domain.compute.services.requests.openings import key_pair_of, projects_open
-from backendai.domain.compute.services.requests.system_limits import AMOUNTS, KIND
+from backendai.domain.compute.services.requests.limits import AMOUNTS, KIND, key_pair_of, projects_open
+from backendai.domain.compute.services.requests.mounts import folders_of, place_for
 from backendai.domain.compute.services.status.moves import StatusCause
 from backendai.domain.compute.spec import MountRequest, SessionSpec
 from backendai.domain.compute.status import Outcome, Phase, Status
@@ -141,7 +140,7 @@ def _spec(owner: User) -> SessionSpec:
         name=f"folders-{secrets.token_hex(3)}",
         session_type=KIND,
         resources=Slots({name: max(AMOUNTS[name], minimum_of(image)[name]) for name in AMOUNTS}).to_json(),
-        project=project.pk,
+        project=str(project.pk),
         resource_group=place.group.name,
         priority=None,
         mounts=_mounts(place.folders),

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
 
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, OuterRef, QuerySet, Subquery
 
 from backendai.base.core.errors import Conflict, NotAllowed, UserError
 from backendai.base.core.messages import Message
+from backendai.base.db.bulk import list_of, listed
 from backendai.domain.accounts.acting import both_names
-from backendai.domain.accounts.models import User
+from backendai.domain.accounts.models import KeyPair, User
 from backendai.domain.activity.services import audit
 from backendai.domain.compute.models import ComputeSession
-from backendai.domain.compute.services.life.lifetimes import longest_allowed
 from backendai.domain.compute.services.notices.owners import withdraw_end_warning
 from backendai.domain.compute.services.status.history import Entry, write_history
 from backendai.domain.compute.services.status.moves import publish_changes
@@ -104,3 +107,36 @@ def _note(session: ComputeSession, actor: User, until: datetime | None, now: dat
 
 def _written(moment: datetime | None) -> str:
     return f"{moment:%Y-%m-%d %H:%M:%S} UTC" if moment else Message("no limit")
+
+
+_LIFETIMES = (
+    "owner__policy__max_session_lifetime",
+    "project__policy__max_session_lifetime",
+    "project__domain__policy__max_session_lifetime",
+    "key_pair_lifetime",
+)
+
+
+def longest_runs(session_ids: Collection[UUID]) -> dict[UUID, timedelta]:
+    """Return the maximum run time of sessions, by session id; unlimited sessions are missing. At most one query."""
+    return {pk: min(found) for pk, *limits in _read(session_ids) if (found := _set_ones(limits))}
+
+
+def longest_allowed(session_ids: Collection[UUID]) -> dict[UUID, timedelta]:
+    """Return the run time that the policies allow sessions now, by session id; unlimited sessions are missing. A batch
+    session's own limit does not count. At most one query."""
+    return {pk: min(found) for pk, _, *limits in _read(session_ids) if (found := _set_ones(limits))}
+
+
+def _read(session_ids: Collection[UUID]) -> Iterable[Any]:
+    return list(_limits_of(list_of(session_ids))) if session_ids else ()
+
+
+def _set_ones(limits: Iterable[timedelta | None]) -> list[timedelta]:
+    return [limit for limit in limits if limit is not None]
+
+
+def _limits_of(sessions: str) -> QuerySet[Any, Any]:
+    lifetime = KeyPair.objects.filter(access_key=OuterRef("access_key")).values("policy__max_session_lifetime")
+    rows = ComputeSession.objects.filter(pk__in=listed(sessions)).annotate(key_pair_lifetime=Subquery(lifetime[:1]))
+    return rows.order_by().values_list("pk", "batch_timeout", *_LIFETIMES)

@@ -18,11 +18,11 @@ from backendai.base.wire.broker.hints import hint_on_commit
 from backendai.base.wire.broker.queues import node_queue
 from backendai.domain.compute.models import ComputeSession, Kernel
 from backendai.domain.compute.reasons import FINISHED, reason_of
+from backendai.domain.compute.services.life.end_times import longest_runs
 from backendai.domain.compute.services.life.ending import end_each, finish
-from backendai.domain.compute.services.life.lifetimes import longest_runs
 from backendai.domain.compute.services.life.restarting import Consequence, after_kernel, restart
 from backendai.domain.compute.services.life.retrying import may_start_again, phase_of, start_again
-from backendai.domain.compute.services.requests.order import ALL, MAIN
+from backendai.domain.compute.services.requests.roles import ALL, MAIN
 from backendai.domain.compute.services.status.moves import StatusCause, move, touch
 from backendai.domain.compute.services.status.steps import steps_of
 from backendai.domain.compute.status import LIVE, STARTING, TERMINAL, Phase, Result, Status

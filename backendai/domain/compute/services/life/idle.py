@@ -1,4 +1,4 @@
-"""Writes the idle policy's warnings, withdrawals, extensions and ends. The number of statements does not grow with the
+"""Writes the idle policy's warnings, withdrawals and ends. The number of statements does not grow with the
 number of sessions."""
 
 from __future__ import annotations
@@ -6,34 +6,26 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from django.db import transaction
 from django.db.models import F, Q
 
-from backendai.base.core.errors import Conflict, NotFound
 from backendai.base.core.messages import Message, shortened
 from backendai.base.db.bulk import among, update_returning, update_rows
-from backendai.domain.accounts.acting import both_names
-from backendai.domain.accounts.models import User
-from backendai.domain.activity.services import audit
 from backendai.domain.compute.models import ComputeSession, IdleWarning
 from backendai.domain.compute.services.images.commits import being_saved
 from backendai.domain.compute.services.life.ending import end_each
 from backendai.domain.compute.services.life.home_retention import homes_being_kept
-from backendai.domain.compute.services.notices.owners import IdleNotice, update_idle_notices
+from backendai.domain.compute.services.notices.owners import AnnouncedEnd, update_idle_notices
 from backendai.domain.compute.services.status.history import Entry, write_history
 from backendai.domain.compute.services.status.moves import StatusCause, publish_changes
 from backendai.domain.compute.status import TERMINAL, Outcome, Phase, Status
+from backendai.scheduler.find_idle import Finding
 
-WARNED, WITHDRAWN, EXTENDED = "idle-warned", "idle-warning-withdrawn", "idle-extended"
-CODES = {
-    "session-lifetime": "idle-session-lifetime",
-    "network-timeout": "idle-timeout",
-    "utilization": "idle-utilization",
-}
+WARNED, WITHDRAWN = "idle-warned", "idle-warning-withdrawn"
 MOST_AT_ONCE = 1000
 
 
@@ -42,14 +34,8 @@ class IdleCase:
     """A session that an idle checker finds idle. ``message``: the text of the warning. ``end_message``: the reason
     stored when the session ends. ``numbers``: values of the checker and the measurement, for scripts."""
 
-    session_id: UUID
-    checker_id: int
-    checker_name: str
-    kind: str
-    sign: str
-    lead: timedelta
+    finding: Finding
     due_at: datetime
-    idle_since: datetime | None
     message: str
     end_message: str
     measured: Mapping[str, float] = field(default_factory=dict)
@@ -63,23 +49,25 @@ def warn_idle(cases: Sequence[IdleCase], *, now: datetime) -> int:
     if not some:
         return 0
     with transaction.atomic():
-        held = lock_running([one.session_id for one in some])
-        some = [one for one in some if one.session_id in held]
-        rows = [
-            IdleWarning(
-                session_id=one.session_id, checker_id=one.checker_id, checker_name=one.checker_name, kind=one.kind,
-                sign=one.sign, lead=one.lead, warned_at=now, due_at=one.due_at, idle_since=one.idle_since,
-                measured=dict(one.measured), message=shortened(one.message),
-            )
-            for one in some
-        ]  # fmt: skip
+        held = lock_running([one.finding.session for one in some])
+        some = [one for one in some if one.finding.session in held]
+        rows = [_warning(one, now) for one in some]
         written = ["checker_name", "kind", "sign", "lead", "warned_at", "due_at", "idle_since", "measured", "message"]
         IdleWarning.objects.bulk_create(
             rows, update_conflicts=True, unique_fields=["session", "checker"], update_fields=written
         )
-        note_idle({one.session_id: one.message for one in some}, WARNED, Outcome.SUCCESS, now)
+        note_idle({one.finding.session: one.message for one in some}, WARNED, Outcome.SUCCESS, now)
         update_notices(held, now)
     return len(some)
+
+
+def _warning(one: IdleCase, now: datetime) -> IdleWarning:
+    rule = one.finding.rule
+    return IdleWarning(
+        session_id=one.finding.session, checker_id=rule.id, checker_name=rule.name, kind=rule.kind.name, sign=rule.sign,
+        lead=rule.lead, warned_at=now, due_at=one.due_at, idle_since=one.finding.since,
+        measured=dict(one.measured), message=shortened(one.message),
+    )  # fmt: skip
 
 
 def postpone(due: Mapping[UUID, datetime]) -> None:
@@ -112,8 +100,8 @@ def collect_idle(cases: Sequence[IdleCase], *, now: datetime) -> set[UUID]:
     """End sessions whose announced end has come; returns the ids of the ended ones. At most ``MOST_AT_ONCE`` cases, the
     earliest first. Sessions that were extended meanwhile, or are being saved or copied, continue."""
     first: dict[UUID, IdleCase] = {}
-    for one in sorted(cases, key=lambda case: (case.due_at, case.checker_id))[:MOST_AT_ONCE]:
-        first.setdefault(one.session_id, one)
+    for one in sorted(cases, key=lambda case: (case.due_at, case.finding.rule.id))[:MOST_AT_ONCE]:
+        first.setdefault(one.finding.session, one)
     if not first:
         return set()
     with transaction.atomic():
@@ -122,7 +110,7 @@ def collect_idle(cases: Sequence[IdleCase], *, now: datetime) -> set[UUID]:
         warned = _active_warnings({pk: one for pk, one in first.items() if pk in held}, now)
         groups: dict[str, dict[UUID, StatusCause]] = defaultdict(dict)
         for pk, (_, warned_at) in warned.items():
-            groups[CODES[first[pk].kind]][pk] = _why(first[pk], warned_at)
+            groups[first[pk].finding.rule.kind.reason][pk] = _why(first[pk], warned_at)
         ended: set[UUID] = set()
         for code in sorted(groups):
             ended |= end_each(groups[code], only_from=[Status.RUNNING], now=now).terminating
@@ -139,43 +127,6 @@ def delete_stale_idle() -> int:
     return number
 
 
-def extend_idle(session: ComputeSession, user: User, checker_id: int, *, now: datetime) -> datetime:
-    """Extend a warned session's end by the checker's extension; returns the new end.
-
-    Raises NotFound if the checker has no active warning; Conflict if no extension is left or the session is not
-    running.
-    """
-    with transaction.atomic():
-        if not lock_running([session.pk]):
-            raise Conflict("The session is no longer running.", code="not-running")
-        rows = IdleWarning.objects.select_related("checker").select_for_update(of=("self",))
-        warning = rows.filter(session=session, checker=checker_id, collected_at=None).first()
-        if warning is None or warning.checker is None or warning.warned_at is None or warning.due_at is None:
-            raise NotFound("This idle checker has no active warning.", code="no-idle-warning")
-        checker = warning.checker
-        if warning.extensions >= checker.max_extensions:
-            times = checker.max_extensions
-            text = Message(
-                "Idle checker {checker} allows {times} extensions, and all are used.",
-                times=times,
-                checker=checker.name,
-            )
-            text = text if times else Message("Idle checker {checker} allows no extension.", checker=checker.name)
-            raise Conflict(text, code="no-more-extensions", limit=times)
-        until: datetime = max(warning.due_at, now) + checker.extension
-        number = warning.extensions + 1
-        IdleWarning.objects.filter(pk=warning.pk).update(
-            extended_until=until, extensions=number, warned_at=None, due_at=None, message="", measured={}
-        )
-        message = extension_message(user, until, checker.name)
-        note_idle({session.pk: message}, EXTENDED, Outcome.SUCCESS, now)
-        names = {} if session.owner_id == user.pk else both_names(user, session.owner)
-        details = {"name": session.name, "checker": checker.name, "until": until.isoformat(), "number": number}
-        audit(user.pk, "session.extend-idle", "session", [session.pk], **details, **names)
-        update_notices([session.pk], now)
-    return until
-
-
 def lock_running(session_ids: Collection[UUID]) -> set[UUID]:
     """Lock the running ones among these sessions, and return their ids. The lock keeps the history from saying RUNNING
     after a session's end."""
@@ -187,32 +138,21 @@ def lock_running(session_ids: Collection[UUID]) -> set[UUID]:
 def _active_warnings(sessions: Mapping[UUID, IdleCase], now: datetime) -> dict[UUID, tuple[UUID, datetime]]:
     """Return by session the warning that ends it now, as the warning's id and time. The warnings are locked until the
     transaction ends."""
+    signs = {(pk, one.finding.rule.id, one.finding.rule.sign) for pk, one in sessions.items()}
     rows = IdleWarning.objects.filter(session__in=among(list(sessions)), collected_at=None, due_at__lte=now)
-    held = rows.order_by("pk").select_for_update(no_key=True)
+    columns = ("pk", "session_id", "checker_id", "sign", "warned_at")
+    held = rows.order_by("pk").select_for_update(no_key=True).values_list(*columns)
     return {
         session_id: (pk, warned_at)
-        for pk, session_id, checker_id, sign, warned_at in held.values_list(
-            "pk", "session_id", "checker_id", "sign", "warned_at"
-        )
-        if warned_at is not None and (checker_id, sign) == (sessions[session_id].checker_id, sessions[session_id].sign)
+        for pk, session_id, checker_id, sign, warned_at in held
+        if warned_at is not None and (session_id, checker_id, sign) in signs
     }
 
 
 def _why(one: IdleCase, warned_at: datetime) -> StatusCause:
-    numbers = {"checker": one.checker_name, "warned_at": warned_at.isoformat(), "due_at": one.due_at.isoformat()}
-    return StatusCause(
-        Phase.RUN, CODES[one.kind], one.end_message, numbers | dict(one.numbers), outcome=Outcome.EXPIRED
-    )
-
-
-def extension_message(user: User, until: datetime, checker: str) -> str:
-    """Return the message about an extended end, for the history."""
-    return Message(
-        "{user} lets it run until {until} UTC at least (idle checker {checker}).",
-        user=user.email,
-        until=f"{until:%Y-%m-%d %H:%M}",
-        checker=checker,
-    )
+    numbers = {"checker": one.finding.rule.name, "warned_at": warned_at.isoformat(), "due_at": one.due_at.isoformat()}
+    reason = one.finding.rule.kind.reason
+    return StatusCause(Phase.RUN, reason, one.end_message, numbers | dict(one.numbers), outcome=Outcome.EXPIRED)
 
 
 def note_idle(messages: Mapping[UUID, str], code: str, outcome: Outcome, now: datetime) -> None:
@@ -224,10 +164,9 @@ def note_idle(messages: Mapping[UUID, str], code: str, outcome: Outcome, now: da
 def update_notices(session_ids: Collection[UUID], now: datetime) -> None:
     """Make the owners' notifications show the first active warning of each session."""
     rows = IdleWarning.objects.filter(session__in=among(list(session_ids)), warned_at__isnull=False, collected_at=None)
-    first: dict[UUID, IdleNotice] = {}
-    columns = rows.order_by("due_at", "pk").values_list("session_id", "session__owner_id", "message", "due_at")
-    for pk, owner_id, message, due_at in columns:
-        if due_at is not None:
-            first.setdefault(pk, IdleNotice(owner_id, message, due_at))
+    columns = ("session_id", "session__owner_id", "message", "due_at")
+    first: dict[UUID, AnnouncedEnd] = {}
+    for row in rows.filter(due_at__isnull=False).order_by("due_at", "pk").values_list(*columns):
+        first.setdefault(row[0], row)
     update_idle_notices(session_ids, first, now=now)
     publish_changes(session_ids)

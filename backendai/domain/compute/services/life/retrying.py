@@ -19,7 +19,7 @@ from backendai.domain.compute.reasons import FINISHED, ReasonKind, reason_of
 from backendai.domain.compute.services.life.ending import hint_stops
 from backendai.domain.compute.services.life.restarting import Consequence, after_kernel
 from backendai.domain.compute.services.placing.cluster_networks import next_number
-from backendai.domain.compute.services.requests.order import WAIT
+from backendai.domain.compute.services.requests.roles import WAIT
 from backendai.domain.compute.services.status.history import Entry, write_history
 from backendai.domain.compute.services.status.ledger import lock_sessions_of
 from backendai.domain.compute.services.status.moves import StatusCause, move, move_kernels, touch

@@ -16,6 +16,7 @@ from backendai.base.core.messages import shortened
 from backendai.base.core.session_kinds import kinds_with
 from backendai.base.db.bulk import among, insert_new
 from backendai.base.wire.browser import SessionEvent, publish_on_commit
+from backendai.domain.activity.notice_sources import KEPT_FOR, NoticeSource
 from backendai.domain.activity.notices import NoticeKind
 from backendai.domain.compute.models import ComputeSession, SessionNotice
 from backendai.domain.compute.reasons import FINISHED, reason_of
@@ -23,7 +24,6 @@ from backendai.domain.compute.status import Status
 
 LONG_WAIT = timedelta(minutes=1)  # owners who wait for less are still watching
 WARN_BEFORE = timedelta(hours=1)
-KEPT_FOR = timedelta(days=30)
 MOST_KEPT = 200  # notifications per person
 _SLACK = 50
 _MOST_AT_ONCE = 500
@@ -32,6 +32,14 @@ SERVED = frozenset(kinds_with("is_served"))
 
 # Ends that the owner requested or that complete the work cause no notification.
 _EXPECTED = frozenset({"user-requested", "self-terminated", "replica-ended", "run-stopped"})
+
+AnnouncedEnd = tuple[UUID, UUID, str, datetime]  # of a session: its id, its owner, why it ends, and when
+SESSIONS = NoticeSource(
+    SessionNotice,
+    {kind: kind for kind in NoticeKind},
+    related=("session__image",),
+    deferred=("session__environ", "session__spec"),
+)
 
 
 class Moved(NamedTuple):
@@ -43,14 +51,6 @@ class Moved(NamedTuple):
     run_id: UUID | str | None = None
     session_type: str = ""
     created_at: datetime | str | None = None
-
-
-class IdleNotice(NamedTuple):
-    """A session's idle warning and the announced end."""
-
-    owner_id: UUID
-    message: str
-    due_at: datetime
 
 
 def note_launch(session: ComputeSession) -> None:
@@ -98,15 +98,14 @@ def withdraw_end_warning(session_id: UUID) -> None:
     SessionNotice.objects.filter(session=session_id, kind=NoticeKind.ENDING, message="").delete()
 
 
-def update_idle_notices(session_ids: Collection[UUID], first: Mapping[UUID, IdleNotice], *, now: datetime) -> None:
+def update_idle_notices(session_ids: Collection[UUID], first: Mapping[UUID, AnnouncedEnd], *, now: datetime) -> None:
     """Make these sessions' idle notifications match ``first``, the first announced end by session, in the caller's
     transaction. Sessions missing from ``first`` lose their notification. Unchanged notifications are kept."""
     rows = SessionNotice.objects.filter(session__in=among(session_ids), kind=NoticeKind.IDLE)
     stored = {pk: (message, due_at) for pk, message, due_at in rows.values_list("session_id", "message", "due_at")}
     if over := [pk for pk in stored if pk not in first]:
         rows.filter(session__in=among(over)).delete()
-    changed = [(pk, one) for pk, one in first.items() if stored.get(pk) != (one.message, one.due_at)]
-    _warn([(pk, one.owner_id, one.message, one.due_at) for pk, one in changed], now, NoticeKind.IDLE)
+    _warn([one for pk, one in first.items() if stored.get(pk) != one[2:]], now, NoticeKind.IDLE)
 
 
 def notify_of_closed_apps(closed: Mapping[UUID, tuple[UUID, str, datetime]], *, now: datetime) -> None:
@@ -133,28 +132,6 @@ def warn_of_ends(now: datetime) -> int:
             SessionEvent(str(pk), str(owner), status, version) for pk, owner, _, _, status, version in due
         )
     return len(due)
-
-
-def see_notices(user: Any, *, now: datetime) -> None:
-    """Mark the user's notifications as seen."""
-    SessionNotice.objects.in_bell_of(user).unseen().update(seen_at=now)
-
-
-def clear_notices(user: Any, *, now: datetime) -> int:
-    """Dismiss the user's notifications; returns how many."""
-    return SessionNotice.objects.in_bell_of(user).update(cleared_at=now, seen_at=now)
-
-
-def close_card(user: Any, *session_ids: UUID, now: datetime) -> int:
-    """Close the user's cards of these sessions until the next notification; returns how many."""
-    open_ones = SessionNotice.objects.filter(owner=user, session__in=session_ids, closed_at=None)
-    return open_ones.update(closed_at=now)
-
-
-def close_cards(user: Any, until: int, *, now: datetime) -> int:
-    """Close all cards of the user up to the notification ``until``, the newest that the page showed; returns how
-    many."""
-    return SessionNotice.objects.filter(owner=user, pk__lte=until, closed_at=None).update(closed_at=now)
 
 
 def delete_old_notices(now: datetime) -> int:
@@ -189,7 +166,7 @@ def _write(moved: Sequence[Moved], kind: NoticeKind, now: datetime) -> None:
     insert_new(SessionNotice._meta.db_table, columns)
 
 
-def _warn(due: Iterable[tuple[UUID, UUID, str, datetime]], now: datetime, kind: NoticeKind = NoticeKind.ENDING) -> None:
+def _warn(due: Iterable[AnnouncedEnd], now: datetime, kind: NoticeKind = NoticeKind.ENDING) -> None:
     warnings = [
         _notice(pk, owner, kind, now, message=shortened(message), due_at=due_at) for pk, owner, message, due_at in due
     ]

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import smtplib
-from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import NamedTuple
 
 from django.core.mail import EmailMessage, get_connection
 from django.db.models import Count, Max, QuerySet
 
 from backendai.domain.accounts.models import User
+from backendai.domain.activity.notice_sources import TRIED_FOR, Clock, Writer
 from backendai.domain.activity.notices import sends_mail
 from backendai.domain.compute.models import UnknownKernel
 
-TRIED_FOR = timedelta(hours=1)  # older notifications are only under the bell
 _MOST_AT_ONCE = 1000
 
 
@@ -26,42 +25,44 @@ class UnknownOn(NamedTuple):
     found_at: datetime
 
 
-Writer = Callable[[User, Sequence[UnknownOn]], tuple[str, str]]  # the subject and the text of a mail
-
-
 def undecided_by_agent(user: User) -> list[UnknownOn]:
     """Return the undecided unknown kernels by agent. One query for superadmins; empty, without a query, for other
     users."""
     return _by_agent(_undecided()) if user.is_superadmin else []
 
 
-def has_unknown_mails(now: datetime) -> bool:
-    """Return whether mails wait to be sent. One query; none if the site sends no mail."""
-    return _due(now).exists() if sends_mail() else False
+class UnknownKernels:
+    """The mails about unknown kernels: as those of a ``NoticeSource``, but to all superadmins."""
+
+    def has_mails(self, now: datetime) -> bool:
+        """Return whether mails wait to be sent. One query; none if the site sends no mail."""
+        return _due(now).exists() if sends_mail() else False
+
+    def send_mails(self, clock: Clock, write: Writer) -> int:
+        """Mail all superadmins about new unknown kernels, at most ``_MOST_AT_ONCE``; returns how many mails were sent.
+
+        Each superadmin gets one mail, even with several processes. If the first mail fails, all are retried for an
+        hour. No transaction may be open.
+        """
+        due = list(_due(clock()).values_list("pk", flat=True)[:_MOST_AT_ONCE])
+        rows = UnknownKernel.objects.filter(pk__in=due)
+        if not due or not rows.filter(mailed_at=None).update(mailed_at=clock()):
+            return 0
+        news, sent = _by_agent(rows), 0
+        admins = User.objects.filter(role=User.Role.SUPERADMIN, is_active=True).order_by("pk")
+        try:
+            with get_connection() as connection:
+                for admin in admins:
+                    EmailMessage(*write(admin, news), None, [admin.email], connection=connection).send()
+                    sent += 1
+        except (OSError, smtplib.SMTPException):
+            if not sent:  # after the first mail a retry would send mails twice
+                rows.update(mailed_at=None)
+            raise
+        return sent
 
 
-def send_unknown_mails(clock: Callable[[], datetime], write: Writer) -> int:
-    """Mail all superadmins about new unknown kernels, at most ``_MOST_AT_ONCE``; returns how many mails were sent.
-
-    Each superadmin gets one mail, even with several processes. If the first mail fails, all are retried for an hour. No
-    transaction may be open.
-    """
-    due = list(_due(clock()).values_list("pk", flat=True)[:_MOST_AT_ONCE])
-    rows = UnknownKernel.objects.filter(pk__in=due)
-    if not due or not rows.filter(mailed_at=None).update(mailed_at=clock()):
-        return 0
-    news, sent = _by_agent(rows), 0
-    admins = User.objects.filter(role=User.Role.SUPERADMIN, is_active=True).order_by("pk")
-    try:
-        with get_connection() as connection:
-            for admin in admins:
-                EmailMessage(*write(admin, news), None, [admin.email], connection=connection).send()
-                sent += 1
-    except (OSError, smtplib.SMTPException):
-        if not sent:  # after the first mail a retry would send mails twice
-            rows.update(mailed_at=None)
-        raise
-    return sent
+UNKNOWN = UnknownKernels()
 
 
 def _undecided() -> QuerySet[UnknownKernel]:

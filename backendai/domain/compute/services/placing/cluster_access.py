@@ -9,7 +9,7 @@ from django.conf import settings
 
 from backendai.base.core.slots import MILLI, Slots
 from backendai.base.core.ssh_keys import derived_key, seed_text
-from backendai.base.wire.cluster_access import SSH_PORT, ClusterKeys, Peer
+from backendai.base.wire.cluster_network import SSH_PORT, ClusterKeys, Peer
 from backendai.domain.compute.models import Kernel
 
 _DEVICE = ".device"  # slots that count whole accelerators

@@ -17,9 +17,9 @@ from backendai.base.core.slots import Slots
 from backendai.base.db import advisory_locks
 from backendai.base.db.bulk import among
 from backendai.base.wire.capabilities import Capability
-from backendai.base.wire.cluster_access import Peer
 from backendai.base.wire.cluster_network import (
     ClusterNetwork,
+    Peer,
     gateway_address,
     kernel_address,
     most_networks,

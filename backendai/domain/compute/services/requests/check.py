@@ -22,27 +22,29 @@ from backendai.domain.cluster.groups.changes import group_for_launch
 from backendai.domain.cluster.groups.session_defaults import SessionDefaults, parse_session_defaults
 from backendai.domain.cluster.models import ResourceGroup
 from backendai.domain.compute.services.requests.amounts import check_reach, preset_of
-from backendai.domain.compute.services.requests.limits import beyond_limits
-from backendai.domain.compute.services.requests.mount_specs import start_of
-from backendai.domain.compute.services.requests.mounts import ResolvedMount, resolve_mounts
-from backendai.domain.compute.services.requests.openings import key_pair_of, limits_on, projects_open
+from backendai.domain.compute.services.requests.limits import (
+    beyond_limits,
+    check_small,
+    key_pair_of,
+    limits_on,
+    projects_open,
+)
+from backendai.domain.compute.services.requests.mounts import ResolvedMount, resolve_mounts, start_of
 from backendai.domain.compute.services.requests.roles import CheckedRole, check_roles, roles_of, total_of, with_size
 from backendai.domain.compute.services.requests.scheduling import (
     agents_of,
-    check_agent_loss,
-    check_batch_timeout,
     check_kernels,
-    check_placement,
+    check_scheduling,
     dependencies_of,
     priority_of,
 )
 from backendai.domain.compute.services.requests.session_files import check_files
-from backendai.domain.compute.services.requests.system_limits import check_small
 from backendai.domain.compute.spec import SessionSpec
 from backendai.domain.compute.status import ClusterMode
 
 LARGEST_CLUSTER = 16
 _LONGEST_VALUE = 8192
+_MOST_CHARACTERS = 2**16  # of all variables: lists of 100 sessions contain them
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +100,10 @@ def check_spec(user: User, spec: SessionSpec, *, actor: User | None = None) -> C
     if spec.name:
         check_session_name(spec.name)
     _check_type(spec)
-    check_batch_timeout(spec)
-    for environ in (spec.environ, *(role.environ for role in spec.roles.values())):
-        _check_environ(environ)
+    check_scheduling(spec)
+    _check_environs([spec.environ, *(role.environ for role in spec.roles.values())])
     spec = with_size(spec)
     _check_cluster(spec)
-    check_placement(spec)
-    check_agent_loss(spec)
     check_files(spec.files)
     actor = actor or user
     project = _project(user, spec, actor)
@@ -200,6 +199,16 @@ def _check_reach(spec: SessionSpec, roles: Sequence[CheckedRole], group: Resourc
     each = list(dict.fromkeys(role.slots for role in roles))
     for slots in [total_of(roles)] if together else each:
         check_reach(slots, group, agents, each if together else [slots])
+
+
+def _check_environs(environs: Iterable[Mapping[str, str]]) -> None:
+    size = 0
+    for environ in environs:
+        _check_environ(environ)
+        size += sum(len(name) + len(value) for name, value in environ.items())
+    if size > _MOST_CHARACTERS:
+        text = "The variables have {size} characters, and may have {most} together. Put long values into files."
+        raise UserError(text, size=size, most=_MOST_CHARACTERS, field="environ", code="invalid-variable")
 
 
 def _check_environ(environ: Mapping[str, str]) -> None:

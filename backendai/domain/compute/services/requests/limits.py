@@ -1,4 +1,5 @@
-"""Checks the limits of policies under a lock: of pending amounts at launches, of held amounts at placements.
+"""Where a person may launch, and the limits of policies, which are checked under a lock: of pending amounts at
+launches, of held amounts at placements.
 
 Launches and placements lock their holders; freeing slots needs no lock. Holders share a fixed number of locks, so that
 no transaction takes many.
@@ -18,13 +19,15 @@ from django.db import connection
 from django.db.models import Count, F, Q, QuerySet, Sum, TextField, Value
 from django.db.models.functions import Cast
 
-from backendai.base.core.errors import Conflict
+from backendai.base.core.errors import Conflict, UserError
 from backendai.base.core.messages import Message
-from backendai.base.core.session_kinds import kinds_with
-from backendai.base.core.slots import Slots, format_amount
+from backendai.base.core.session_kinds import KINDS, kinds_with
+from backendai.base.core.slots import MILLI, Slots, amount_in_words, format_amount
 from backendai.base.db import advisory_locks
 from backendai.base.db.bulk import among, id_of, raw_id
-from backendai.domain.accounts.models import ResourcePolicy
+from backendai.base.db.per_request import once
+from backendai.domain.accounts.acting import projects_to_act_in
+from backendai.domain.accounts.models import Domain, KeyPair, Project, ResourcePolicy, User
 from backendai.domain.accounts.policies.applicable import (
     DOMAIN,
     KEY_PAIR,
@@ -33,11 +36,15 @@ from backendai.domain.accounts.policies.applicable import (
     Limited,
     key_of,
     limited_holders,
+    limits_of_launch,
 )
 from backendai.domain.accounts.policies.rules import thousandths
+from backendai.domain.cluster.models import ResourceGroup
 from backendai.domain.compute.models import Allocation, ComputeSession
+from backendai.domain.compute.services.requests.amounts import minimum_of
+from backendai.domain.compute.services.requests.roles import CheckedRole
 from backendai.domain.compute.services.status.ledger import slots_of
-from backendai.domain.compute.status import PLACED
+from backendai.domain.compute.status import PLACED, Status
 from backendai.scheduler.limits import Limits
 from backendai.scheduler.plan import Reason
 from backendai.scheduler.snapshot import Holder, LimitView
@@ -302,3 +309,79 @@ def _check_pending_of(holder: Limited, owner_id: UUID) -> None:
 
 def _too_much(holder: Limited, text: str, **details: Any) -> Conflict:
     return Conflict(text, code="pending-limit", scope=holder.scope, name=holder.name, **details)
+
+
+(KIND,) = [name for name, kind in KINDS.items() if not kind.counts]
+AMOUNTS = Slots({"cpu": MILLI // 10, "mem": 128 * 2**20 * MILLI})
+_USUAL_LIMIT = 1
+
+
+def check_small(roles: Sequence[CheckedRole]) -> None:
+    """Raise UserError if a role requests more than the maximum of a system session."""
+    for role in roles:
+        for name, amount in role.slots.items():
+            most = max(AMOUNTS[name], minimum_of(role.image)[name])
+            if amount > most:
+                raise UserError(
+                    "A system session has at most {most}.",
+                    most=amount_in_words(name, most),
+                    field=f"resources.{name}",
+                    code="above-maximum",
+                )
+
+
+def check_system_sessions(owner: User) -> None:
+    """Raise Conflict if the owner has too many live system sessions.
+
+    Call at the end of the transaction that writes a session, as this session counts, too. Locks the owner's system
+    sessions until the transaction ends.
+    """
+    lock_holders([f"system:{owner.pk}"])
+    policies = [
+        *User.objects.filter(pk=owner.pk).values_list("policy__max_system_sessions", flat=True),
+        *Domain.objects.filter(users=owner).values_list("policy__max_system_sessions", flat=True),
+    ]
+    limit = min((most for most in policies if most is not None), default=_USUAL_LIMIT)
+    there = ComputeSession.objects.live().filter(owner=owner, session_type=KIND).exclude(status=Status.TERMINATING)
+    number = there.count()
+    if number > limit:
+        raise Conflict(
+            "You have {number} of at most {limit} system sessions: terminate one, or wait until it ends by itself.",
+            number=number - 1,
+            limit=limit,
+            code="too-many-system-sessions",
+        )
+
+
+def _projects(actor: Any, owner: Any) -> QuerySet[Any, Any]:
+    return projects_to_act_in(actor, owner).select_related("domain")
+
+
+def _groups(owner: Any) -> QuerySet[Any, Any]:
+    return ResourceGroup.objects.visible_to(owner).filter(is_active=True)
+
+
+def _key_pair(owner: Any) -> QuerySet[Any, Any]:
+    return KeyPair.objects.visible_to(owner).main_first()[:1]
+
+
+def projects_open(owner: User, actor: User) -> Sequence[Project]:
+    """Return the owner's projects where the actor can launch sessions for the owner. Sorted by name, with domains
+    loaded."""
+    return once(("projects-open", owner.pk, actor.pk), lambda: list(_projects(actor, owner)))
+
+
+def groups_open(owner: User) -> Sequence[ResourceGroup]:
+    """Return the active resource groups that the owner can use through a project or a key pair. Sorted by name."""
+    return once(("groups-open", owner.pk), lambda: list(_groups(owner)))
+
+
+def key_pair_of(owner: User) -> KeyPair | None:
+    """Return the key pair to which launches of the owner count by default; None if there is none."""
+    return once(("key-pair", owner.pk), lambda: next(iter(_key_pair(owner)), None))
+
+
+def limits_on(owner: User, project: Project, key_pair: KeyPair | None) -> list[Limited]:
+    """Return the holders of a launch that have a policy, the narrowest first."""
+    holders = (owner.pk, project.pk, key_pair and key_pair.pk)
+    return once(("limits-on", *holders), lambda: limits_of_launch(owner, project, key_pair))

@@ -1,9 +1,10 @@
-"""Resolves the folders of a launch to mounts with paths and rights, and writes the mounts. A mounted folder cannot be
-moved to the trash."""
+"""Resolves the folders of a launch to mounts with paths and rights, places them in the container, and writes the
+mounts. A mounted folder cannot be moved to the trash."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -12,13 +13,24 @@ from django.db.models import Case, Exists, F, OuterRef, Q, QuerySet, When
 
 from backendai.base.core.errors import UserError
 from backendai.base.core.messages import Message
+from backendai.base.core.session_kinds import KINDS
+from backendai.base.db.bulk import among
 from backendai.base.paths.home_paths import clash
-from backendai.base.paths.mount_targets import absolute_target, below_home, overlap, sub_path_problem, target_problem
+from backendai.base.paths.mount_targets import (
+    HOME,
+    absolute_target,
+    below_home,
+    overlap,
+    sub_path_problem,
+    target_problem,
+)
+from backendai.base.wire.mounts import MountSpec
 from backendai.domain.accounts.homes import Residents, homes_of
 from backendai.domain.accounts.models import Project, User
+from backendai.domain.cluster.models import Agent, ResourceGroup
 from backendai.domain.compute.models import ComputeSession, SessionMount
 from backendai.domain.compute.spec import MountRequest, SessionSpec
-from backendai.domain.storage.models import Folder
+from backendai.domain.storage.models import Folder, HostOnAgent
 from backendai.domain.storage.status import Rights, Usage
 
 MOST_MOUNTS = 32
@@ -279,3 +291,150 @@ def _uuid(text: str) -> UUID | None:
         return UUID(text)
     except ValueError:
         return None
+
+
+_LOST = UUID(int=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Mounts:
+    """The mounts of some sessions, and the state of their storage hosts on each agent."""
+
+    by_session: Mapping[UUID, Sequence[SessionMount]]
+    offers: Mapping[tuple[UUID, UUID], HostOnAgent]  # key: agent and storage host
+
+    def of_session(self, session_id: UUID) -> Sequence[SessionMount]:
+        """Return the mounts of a session."""
+        return self.by_session.get(session_id, ())
+
+    def specs_for(self, session_id: UUID, agent_id: UUID, role: str) -> list[MountSpec]:
+        """Return the mounts that the agent makes for a role's kernels. Automatic mounts that it cannot make are left
+        out."""
+        return [_spec(mount) for mount in self._mounted(session_id, agent_id, role)]
+
+    def start_for(self, session_id: UUID, agent_id: UUID, start_in: str, role: str) -> str:
+        """Return the working directory of a role's programs on the agent; empty if the agent does not mount that
+        folder."""
+        return start_in if any(one.target == start_in for one in self._mounted(session_id, agent_id, role)) else ""
+
+    def left_out(self, session_id: UUID, agent_id: UUID) -> list[SessionMount]:
+        """Return the session's automatic mounts that the agent cannot make."""
+        mounts = self.of_session(session_id)
+        return [mount for mount in mounts if mount.is_automatic and not self._can(mount, agent_id)]
+
+    def _mounted(self, session_id: UUID, agent_id: UUID, role: str) -> list[SessionMount]:
+        mounts = [mount for mount in self.of_session(session_id) if mount.role in ("", role)]
+        return [mount for mount in mounts if not mount.is_automatic or self._can(mount, agent_id)]
+
+    def _can(self, mount: SessionMount, agent_id: UUID) -> bool:
+        offer = self.offers.get((agent_id, mount.folder.host_id)) if mount.folder else None
+        return offer is not None and not offer.fault and (offer.can_read_only or mount.rights == Rights.EDIT)
+
+
+def read_mounts(session_ids: Collection[UUID]) -> Mounts:
+    """Return the mounts of these sessions. Two queries; none for no sessions."""
+    by_session: dict[UUID, list[SessionMount]] = defaultdict(list)
+    if not session_ids:
+        return Mounts(by_session, {})
+    rows = SessionMount.objects.filter(session__in=among(session_ids)).select_related("folder__host")
+    for mount in rows.order_by("target"):
+        by_session[mount.session_id].append(mount)
+    hosts = {mount.folder.host_id for mounts in by_session.values() for mount in mounts if mount.folder}
+    offers = HostOnAgent.objects.filter(host__in=hosts)
+    return Mounts(by_session, {(offer.agent_id, offer.host_id): offer for offer in offers})
+
+
+def start_of(spec: SessionSpec, mounts: Sequence[ResolvedMount]) -> str:
+    """Return the mount path of the folder in which programs start; empty: the home. By default the only folder that
+    is mounted for writing, so that new files are kept. Raises UserError if the session does not mount that folder."""
+    if not spec.start_in:
+        return _usual_start(spec, mounts)
+    if spec.start_in == HOME:
+        return ""
+    for mount in mounts:
+        if spec.start_in in (mount.folder_name, str(mount.folder_id)):
+            return mount.target
+    for mount in mounts:
+        if mount.target == absolute_target("", spec.start_in):
+            return mount.target
+    text = Message(
+        "The session mounts no folder {start_in} to start in: name one of its mounts.",
+        start_in=repr(spec.start_in[:64]),
+    )
+    raise UserError(text, field="start_in", code="unknown-start")
+
+
+def _usual_start(spec: SessionSpec, mounts: Sequence[ResolvedMount]) -> str:
+    if not KINDS[spec.session_type].is_launched:
+        return ""  # replicas and file access have fixed paths
+    writable = [mount.target for mount in mounts if mount.rights == Rights.EDIT and not mount.is_automatic]
+    return writable[0] if len(writable) == 1 else ""
+
+
+def _spec(mount: SessionMount) -> MountSpec:
+    # None if the restored database lacks the folder. No agent has an empty host, so the kernel does not start.
+    folder = mount.folder
+    return MountSpec(
+        host=folder.host.name if folder else "",
+        folder_id=folder.pk if folder else _LOST,
+        folder_name=mount.folder_name,
+        sub_path=mount.sub_path,
+        target=mount.target,
+        rights="edit" if mount.rights == Rights.EDIT else "view",
+        is_automatic=mount.is_automatic,
+        linked_path=folder.linked_path if folder else "",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A resource group, and the folders that a session there opens: the user's own folders first, then by name."""
+
+    group: ResourceGroup
+    folders: Sequence[Any]
+
+
+def place_for(owner: User, groups: Sequence[ResourceGroup]) -> Place:
+    """Return the group whose best agent mounts most of the owner's folders, and the mounted folders. Of equal groups,
+    the first one.
+
+    If no agent mounts any folder, the first group and all folders are returned, and the scheduler gives the wait
+    reason. At most ``MOST_MOUNTS`` folders. ``groups`` must not be empty. Two queries.
+    """
+    folders = folders_of(owner)
+    best = Place(groups[0], ())
+    offers = _offers(groups)
+    for group in groups:
+        for offered in offers[group.pk]:
+            there = [folder for folder in folders if offered.get(folder.host_id, 0) >= _needs(folder)]
+            if len(there) > len(best.folders):
+                best = Place(group, there)
+    return Place(best.group, (best.folders or folders)[:MOST_MOUNTS])
+
+
+def folders_of(owner: User) -> list[Any]:
+    """Return the folders to show to file clients, each with the user's ``rights``: own folders first, then by name.
+    Folders whose names begin with a dot are left out."""
+    rows = Folder.objects.offered_to(owner).exclude(name__startswith=".").order_by("name", "pk")
+    return sorted(rows, key=lambda one: one.user_id != owner.pk)
+
+
+_ANY, _READ_ONLY = 1, 2  # what an agent can do with the folders of a host
+
+
+def _needs(folder: Any) -> int:
+    return _READ_ONLY if folder.rights == Rights.VIEW else _ANY
+
+
+def _offers(groups: Sequence[ResourceGroup]) -> Mapping[int, list[Mapping[UUID, int]]]:
+    """Return the reachable agents of each group, sorted by name. Each agent is a map from a storage host to ``_ANY``,
+    or to ``_READ_ONLY`` if it can also mount read-only."""
+    rows = HostOnAgent.objects.filter(
+        agent__resource_group__in=groups, agent__status=Agent.Status.ALIVE, agent__schedulable=True
+    ).order_by("agent__name")
+    found: dict[int, dict[UUID, dict[UUID, int]]] = defaultdict(dict)
+    columns = rows.values_list("agent__resource_group_id", "agent_id", "host_id", "fault", "can_read_only")
+    for group_id, agent_id, host_id, fault, can_read_only in columns:
+        if not fault:
+            found[group_id].setdefault(agent_id, {})[host_id] = _READ_ONLY if can_read_only else _ANY
+    return defaultdict(list, {group_id: list(agents.values()) for group_id, agents in found.items()})

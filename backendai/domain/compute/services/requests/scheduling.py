@@ -23,13 +23,25 @@ USUAL_PRIORITY = 10
 MOST_DEPENDENCIES = MOST_AGENTS = 100
 
 
-def check_batch_timeout(spec: SessionSpec) -> None:
-    """Reject an invalid time limit, and any limit of a session without a batch program."""
-    if spec.batch_timeout is None:
-        return
-    if not KINDS[spec.session_type].runs_program:
+def check_scheduling(spec: SessionSpec) -> None:
+    """Reject an invalid time limit or placement, and options that only batch sessions have. Raises UserError."""
+    kind = KINDS[spec.session_type]
+    if spec.batch_timeout is not None and not kind.runs_program:
         raise UserError("Only batch sessions have a batch timeout.", field="batch_timeout", code="batch-only")
-    check_length(spec.batch_timeout)
+    if spec.batch_timeout is not None:
+        check_length(spec.batch_timeout)
+    if spec.retry_on_agent_loss and not kind.runs_again:
+        raise UserError(
+            "Only batch sessions can restart by themselves.", field="retry_on_agent_loss", code="batch-only"
+        )
+    if spec.placement and spec.placement not in Placement.values:
+        raise UserError(
+            "{placement} is not a placement: use {values}, or leave it empty.",
+            placement=repr(spec.placement),
+            values=" or ".join(Placement.values),
+            field="placement",
+            code="invalid-placement",
+        )
 
 
 def check_length(timeout: timedelta) -> timedelta:
@@ -43,26 +55,6 @@ def check_length(timeout: timedelta) -> timedelta:
         else Message("Enter a time longer than 0.")
     )
     raise UserError(text, field="batch_timeout", code="invalid-batch-timeout", limit=LONGEST_RUN.total_seconds())
-
-
-def check_agent_loss(spec: SessionSpec) -> None:
-    """Reject the option to restart after the loss of an agent for sessions that cannot restart."""
-    if spec.retry_on_agent_loss and not KINDS[spec.session_type].runs_again:
-        raise UserError(
-            "Only batch sessions can restart by themselves.", field="retry_on_agent_loss", code="batch-only"
-        )
-
-
-def check_placement(spec: SessionSpec) -> None:
-    """Reject an unknown placement preference."""
-    if spec.placement and spec.placement not in Placement.values:
-        raise UserError(
-            "{placement} is not a placement: use {values}, or leave it empty.",
-            placement=repr(spec.placement),
-            values=" or ".join(Placement.values),
-            field="placement",
-            code="invalid-placement",
-        )
 
 
 def check_kernels(spec: SessionSpec, limited: Sequence[Limited]) -> None:

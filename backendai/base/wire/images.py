@@ -1,4 +1,4 @@
-"""The jobs ``image.commit`` and ``image.delete``: agents save kernels as images, and delete saved images."""
+"""Jobs about images: an agent pulls one before any session needs it, or saves a session as one."""
 
 from __future__ import annotations
 
@@ -6,8 +6,33 @@ from uuid import UUID
 
 from pydantic import Field
 
+from backendai.base.core.image_names import pinned
 from backendai.base.wire.fields import Digest, Message, Order
-from backendai.base.wire.pulls import RegistryAccess
+
+PULL = "image.pull"
+
+
+class RegistryAccess(Order):
+    """An account at a registry. Empty ``username``: anonymous access. An agent gets the account just before a pull and
+    never stores it."""
+
+    username: str = ""
+    password: str = Field(default="", repr=False)
+
+
+class PullWork(Order):
+    """The image to pull, and the account. ``digest``: the exact image (empty: the image that the name refers to
+    now)."""
+
+    image: str
+    digest: str = ""
+    access: RegistryAccess = RegistryAccess()
+
+    @property
+    def exact_image(self) -> str:
+        """The image reference for the engine: the name, with the digest if there is one."""
+        return pinned(self.image, self.digest)
+
 
 COMMIT, DELETE = "image.commit", "image.delete"
 PUSHING = "push"  # the phase in which the image is pushed to its registry
