@@ -10,11 +10,15 @@ from typing import Any, ParamSpec, TypeVar
 
 from asgiref.sync import ThreadSensitiveContext
 from channels.routing import ProtocolTypeRouter
+from django.conf import settings
 from django.core.asgi import get_asgi_application
 from django.core.handlers.wsgi import WSGIHandler
 from django.db import close_old_connections, connection
 
+from backendai.portal.http.metrics.sharing import share_counts
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "backendai.settings.portal")
+share_counts(settings.DATA_DIR)  # before anything that counts is imported
 waiting = get_asgi_application()
 
 from backendai.base.process.open_files import raise_open_files  # noqa: E402
@@ -22,6 +26,7 @@ from backendai.portal.api.frame.streamed_body import StreamingHandler  # noqa: E
 from backendai.portal.http.body_limit import serve_within_limit  # noqa: E402
 from backendai.portal.http.buffered_responses import BufferedResponses  # noqa: E402
 from backendai.portal.http.garbage_collection import give_back_what_is_freed, set_aside_what_stays  # noqa: E402
+from backendai.portal.http.metrics.requests import counting  # noqa: E402
 from backendai.portal.http.routes import serving_at  # noqa: E402
 from backendai.portal.realtime.routing import websocket_application  # noqa: E402
 
@@ -52,7 +57,8 @@ def _released(call: Callable[[], T]) -> T:
 
 threads = Threads(_MOST_THREADS, thread_name_prefix="work")
 streaming = StreamingHandler()
-pages = BufferedResponses(WSGIHandler())
+pages = BufferedResponses(handler := WSGIHandler())
+large = BufferedResponses(handler, is_large=True)
 
 
 async def http(scope: Any, receive: Any, send: Any) -> None:
@@ -63,9 +69,11 @@ async def http(scope: Any, receive: Any, send: Any) -> None:
     """
     plain = [(name, value) for name, value in scope["headers"] if b"_" not in name]
     serving = serving_at(scope["path"])
-    application = streaming if serving.is_streamed else waiting if serving.is_async else pages
+    of_threads = large if serving.is_large and scope["method"] == "GET" else pages
+    application = streaming if serving.is_streamed else waiting if serving.is_async else of_threads
     async with ThreadSensitiveContext(executor=threads):
-        await serve_within_limit(application, serving, {**scope, "headers": plain}, receive, send)
+        with counting(scope["method"], serving.route, send) as answer:
+            await serve_within_limit(application, serving, {**scope, "headers": plain}, receive, answer)
 
 
 raise_open_files()

@@ -14,23 +14,23 @@ import argparse
 import http.client
 import json
 import os
+import socket
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from backendai.agent.settings.config import read_settings
 from backendai.agent.settings.credentials import load_address
 from backendai.base.core.errors import BackendAIError
+from backendai.base.paths.installation import data_folder
 from backendai.base.process.listeners import in_url, reached_at
-from backendai.ops.tools.gate_check import connect
 
 BEAT_MARK = "beat.alive"
 _BEAT_SECONDS = 15.0  # it ticks every two
 _SYNC_SECONDS = 60.0  # then the portal calls the agent lost
 _PATIENCE = 5.0
-_DEFAULT_DATA = Path(__file__).resolve().parent.parent.parent / "var"
+_NO_CLIENT = b"PROXY UNKNOWN\r\n"
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -62,15 +62,28 @@ def _ssh(address: str) -> str:
     host, _, port = address.rpartition(":")
     try:
         is_behind_proxy = bool(os.environ.get("BACKENDAI_SSH_PROXIES"))
-        with connect(host, int(port), says_unknown=is_behind_proxy, seconds=_PATIENCE) as connection:
+        with connect_to_gate(host, int(port), says_unknown=is_behind_proxy, seconds=_PATIENCE) as connection:
             said = connection.recv(64)
     except OSError as error:
         return f"{address} does not answer: {error}"
     return "" if said.startswith(b"SSH-2.0-") else f"{address} answers no SSH"
 
 
+def connect_to_gate(host: str, port: int, *, says_unknown: bool, seconds: float) -> socket.socket:
+    """Return a blocking connection to an SSH gate. ``says_unknown``: the gate waits for the PROXY protocol, and the
+    check has no client to name. ``seconds``: timeout of the connection and its calls. Raises OSError."""
+    connection = socket.create_connection((host, port), timeout=seconds)
+    if says_unknown:
+        try:
+            connection.sendall(_NO_CLIENT)
+        except OSError:
+            connection.close()
+            raise
+    return connection
+
+
 def _beat() -> str:
-    mark = Path(os.environ.get("BACKENDAI_DATA") or _DEFAULT_DATA) / BEAT_MARK
+    mark = data_folder(os.environ) / BEAT_MARK
     try:
         silent = time.time() - mark.stat().st_mtime
     except FileNotFoundError:

@@ -18,10 +18,13 @@ from backendai.domain.accounts.claims import wrong_mapping
 from backendai.domain.cluster.app_domains import holds, is_domain, portal_names, shares_site
 from backendai.domain.compute.services.records.logs import LARGEST
 from backendai.gates.gateways.site_keys import host_key
+from backendai.ops.run.data_folder import DEMO_MARK
 
 SETTINGS = "settings"  # the tag of the checks that are made before a start, too
 
 _LAST_PORT = 65535
+_LEAST_TOKEN = 20  # characters
+_BIND = re.compile(r"[^\s:]+:\d{1,5}|\[[0-9a-fA-F:]+\]:\d{1,5}")
 _LABEL = r"([a-z0-9-]{0,61}[a-z0-9])?"
 _HOST_NAME = re.compile(rf"([a-z0-9]{_LABEL}\.)*[a-z]{_LABEL}\Z", re.IGNORECASE)  # no mistyped address
 
@@ -43,6 +46,15 @@ def check_secrets(**kwargs: Any) -> list[CheckMessage]:
         hint = "Set BACKENDAI_TICKET_KEY to an Ed25519 private key in PEM, or unset BACKENDAI_SECRET_KEY too."
         found.append(Error("BACKENDAI_TICKET_KEY is not a private key.", hint, id="portal.E002"))
     return found
+
+
+@register(SETTINGS)
+def check_demo(**kwargs: Any) -> list[CheckMessage]:
+    """Check that only a demonstration of ``bin/up --demo`` lets people in without a password."""
+    if not settings.DEMO or (settings.DATA_DIR / DEMO_MARK).exists():
+        return []
+    hint = "Unset it, and start a demonstration with bin/up --demo: it has a data folder of its own."
+    return [Error("BACKENDAI_DEMO is set for a deployment that is none.", hint, id="portal.E036")]
 
 
 @register(SETTINGS)
@@ -74,6 +86,24 @@ def check_addresses(**kwargs: Any) -> list[CheckMessage]:
         if urlsplit(origin).scheme not in ("http", "https") or "*" in origin:
             hint = "Name each origin whole: apps of users may live under neighbouring names."
             found.append(Error(f"BACKENDAI_TRUSTED_ORIGINS: {origin!r} cannot be used.", hint, id="portal.E005"))
+    return found
+
+
+@register(SETTINGS)
+def check_metrics(**kwargs: Any) -> list[CheckMessage]:
+    """Check who may scrape the metrics."""
+    found: list[CheckMessage] = []
+    for network in settings.METRICS_NETWORKS:
+        if not _is_network(network):
+            hint = "Name each scraper by its address or network, such as 10.0.0.5 or 10.0.0.0/24, separated by commas."
+            found.append(Error(f"BACKENDAI_METRICS_NETWORKS: {network!r} is not a network.", hint, id="portal.E034"))
+    if settings.METRICS_TOKEN and len(settings.METRICS_TOKEN) < _LEAST_TOKEN:
+        hint = f"Use at least {_LEAST_TOKEN} characters, for example of: openssl rand -hex 32"
+        found.append(Error("BACKENDAI_METRICS_TOKEN is too short.", hint, id="portal.E035"))
+    for name in ("CONTROL_METRICS", "SSH_METRICS"):
+        if (told := getattr(settings, name)) and not _BIND.fullmatch(told):
+            hint = "Write address:port, such as 127.0.0.1:9100."
+            found.append(Error(f"BACKENDAI_{name}: {told!r} cannot be listened on.", hint, id="portal.E036"))
     return found
 
 

@@ -2,7 +2,6 @@
 // The launch form in the address: what differs from the usual, under the names of the fields, without secrets.
 class LaunchAddress {
   static LONGEST = 3000; // servers cut off longer ones
-  static NEVER = ["csrfmiddlewaretoken", "request_key", "time_zone", "wished", "emptied", "files.bytes", "files.content", "upload", "open_app", "tab_opened", "owner", "for_whom", "access_key", "template", "parameters", "go", "environ.name", "environ.value"];
   static KEPT = ["like", "like_run", "recent", "from"];
   static PARAMETER = "p."; // of a template
   static ROLES = ["name", "count", "image", "cpu", "mem", "slots", "command", "more"].map((part) => `roles.${part}`);
@@ -13,6 +12,7 @@ class LaunchAddress {
     this.form = form;
     this.notice = notice;
     this.usual = JSON.parse(form.dataset.usual);
+    this.leftOut = JSON.parse(form.dataset.leftOut);
     this.secretName = new RegExp(form.dataset.secretNames, "i");
     this.secretValue = new RegExp(form.dataset.secretValues);
     this.kept = [...new URLSearchParams(location.search)].filter(([name, value]) => value && (LaunchAddress.KEPT.includes(name) || name.startsWith(LaunchAddress.PARAMETER)));
@@ -42,7 +42,7 @@ class LaunchAddress {
     const valuesOf = (name) => (sent.get(name) ?? []).map(([, value]) => value);
     const preset = valuesOf("preset")[0];
     for (const name of new Set([...Object.keys(this.usual), ...sent.keys()])) {
-      if ([...LaunchAddress.NEVER, ...LaunchAddress.ROLES].includes(name) || this.form.elements[name]?.disabled) continue;
+      if (this.leftOut.includes(name) || this.form.elements[name]?.disabled) continue;
       if (preset && (["cpu", "mem", "mem_unit", "shm", "shm_unit"].includes(name) || name.startsWith("slot."))) continue;
       if (name === "depends_when" && !sent.has("depends_on")) continue; // without sessions to wait for it says nothing
       const values = valuesOf(name).map((value) => this.shown(name, value));

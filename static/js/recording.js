@@ -1,5 +1,5 @@
 // @ts-check
-// Recordings of terminals (asciicast, version 2): made and replayed in the browser alone, so that nobody else has them.
+// Recordings of terminals (asciicast: version 3 is written, 2 is read, too): made and replayed in the browser alone, so that nobody else has them.
 window.portal = window.portal || {};
 (() => {
   const most = 20 * 1024 * 1024;
@@ -11,10 +11,12 @@ window.portal = window.portal || {};
     const usual = word.textContent;
     let lines = null;
     let decoder = null;
-    let [startedAt, size] = [0, 0];
+    let [lastAt, size] = [0, 0];
 
     const keep = (kind, text) => {
-      const line = JSON.stringify([Number(((performance.now() - startedAt) / 1000).toFixed(6)), kind, text]);
+      const now = performance.now();
+      const line = JSON.stringify([Number(((now - lastAt) / 1000).toFixed(6)), kind, text]);
+      lastAt = now;
       size += line.length;
       lines.push(line);
       if (size <= most) return;
@@ -38,8 +40,8 @@ window.portal = window.portal || {};
       setTimeout(() => URL.revokeObjectURL(link.href), 60000);
     };
     const start = (terminal) => {
-      [startedAt, size, decoder] = [performance.now(), 0, new TextDecoder()];
-      const head = { version: 2, width: terminal.cols, height: terminal.rows, timestamp: Math.floor(Date.now() / 1000) };
+      [lastAt, size, decoder] = [performance.now(), 0, new TextDecoder()];
+      const head = { version: 3, term: { cols: terminal.cols, rows: terminal.rows }, timestamp: Math.floor(Date.now() / 1000) };
       lines = [JSON.stringify(head)];
       show(true);
     };
@@ -52,14 +54,18 @@ window.portal = window.portal || {};
     };
   };
 
-  // Returns the size of the screen and what happened on it; nothing for a file that is no recording.
+  // Returns the size of the screen and what happened on it, each event with the seconds since the one before; nothing for
+  // a file that is no recording. In version 3 a line may be a comment; in version 2 times count from the beginning.
   portal.readRecording = (text) => {
     try {
-      const [head, ...events] = text.split("\n").filter(Boolean).map((line) => JSON.parse(line));
+      const lines = text.split("\n").filter((line) => line.trim() && !line.startsWith("#"));
+      const [head, ...events] = lines.map((line) => JSON.parse(line));
       const isSide = (side) => Number.isInteger(side) && side > 0 && side <= 1000;
       const isEvent = (event) => Array.isArray(event) && Number.isFinite(event[0]) && typeof event[2] === "string";
-      if (head?.version !== 2 || !isSide(head.width) || !isSide(head.height) || !events.every(isEvent)) return null;
-      return { cols: head.width, rows: head.height, events };
+      const [cols, rows] = head?.version === 3 ? [head.term?.cols, head.term?.rows] : [head?.width, head?.height];
+      if (![2, 3].includes(head?.version) || !isSide(cols) || !isSide(rows) || !events.every(isEvent)) return null;
+      const sinceLast = ([at, kind, said], number) => [number ? at - events[number - 1][0] : at, kind, said];
+      return { cols, rows, events: head.version === 3 ? events : events.map(sinceLast) };
     } catch {
       return null;
     }
@@ -80,9 +86,8 @@ window.portal = window.portal || {};
       terminal = new Terminal({ allowProposedApi: true, cols, rows, disableStdin: true, cursorBlink: false, screenReaderMode: true });
       terminal.open(place);
     }
-    const [at, kind, text] = recording.events[number];
-    const before = number ? recording.events[number - 1][0] : 0;
-    const wait = (Math.min(longestPause, Math.max(0, at - before)) * 1000) / Number(speed.value);
+    const [pause, kind, text] = recording.events[number];
+    const wait = (Math.min(longestPause, Math.max(0, pause)) * 1000) / Number(speed.value);
     timer = setTimeout(() => {
       const [cols, rows] = kind === "r" ? text.split("x").map(Number) : [];
       if (cols > 0 && rows > 0 && cols <= 1000 && rows <= 1000) terminal.resize(cols, rows);

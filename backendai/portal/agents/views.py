@@ -27,6 +27,7 @@ from backendai.base.wire.messages import JoinDown, JoinUp, KernelReport, SyncDow
 from backendai.base.wire.node_jobs import NodeJobReport
 from backendai.base.wire.rates import Rate, take_each
 from backendai.base.wire.tickets import public_key_of
+from backendai.domain.activity.request_facts import note_for_logs
 from backendai.domain.catalog.services import record_images
 from backendai.domain.cluster.broker_access import give_broker_access
 from backendai.domain.cluster.joining import join_agent
@@ -75,6 +76,7 @@ def node_view(view: View) -> View:
         agent = _agent(request)
         if agent is None:
             return refuse(request)
+        note_for_logs(agent=agent.name)
         try:
             return view(request, agent, *args, **kwargs)
         except NotFound as error:

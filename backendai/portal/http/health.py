@@ -8,6 +8,7 @@ from django.db import DatabaseError
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.utils import timezone
 
+from backendai.base.core.version import VERSION
 from backendai.domain.cluster.services import last_pass_at
 from backendai.portal.loops.loops import PASS_LEASE
 
@@ -30,4 +31,4 @@ def ready(request: HttpRequest) -> HttpResponse:
         return JsonResponse({"database": "does not answer"}, status=503)
     if last is None or timezone.now() - last > _STALE:
         return JsonResponse({"database": "ok", "scheduler": "no pass lately"}, status=503)
-    return JsonResponse({"database": "ok", "scheduler": "ok"})
+    return JsonResponse({"database": "ok", "scheduler": "ok", "version": VERSION})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import uuid
 from collections.abc import Callable
 from typing import Any
@@ -11,9 +12,10 @@ from asgiref.sync import iscoroutinefunction
 from django.http import HttpRequest, HttpResponseBase
 from django.utils.decorators import sync_and_async_middleware
 
-from backendai.domain.activity.request_facts import RequestFacts, request_id, within_request
+from backendai.domain.activity.request_facts import RequestFacts, facts_for_logs, within_request
 
 HEADER = "X-Request-ID"
+_SESSION = re.compile(r"/sessions/([0-9a-f-]{36})(?:/|\Z)")
 
 
 @sync_and_async_middleware
@@ -42,14 +44,18 @@ def identify_requests(get_response: Callable[[HttpRequest], Any]) -> Callable[[H
 
 def _facts_of(request: HttpRequest) -> RequestFacts:
     # REMOTE_ADDR: the web server has put the visitor there if a proxy in BACKENDAI_PROXIES sent the request.
-    return RequestFacts(uuid.uuid4().hex[:12], request.META.get("REMOTE_ADDR", ""))
+    session = _SESSION.search(request.path)
+    more = {"session_id": session[1]} if session else {}
+    return RequestFacts(uuid.uuid4().hex[:12], request.META.get("REMOTE_ADDR", ""), more)
 
 
 class AddRequestId(logging.Filter):
-    """A logging filter that adds the id of the request in brackets to records; empty outside of requests."""
+    """A logging filter that adds to records what is known of the request, and its id in brackets; empty outside of
+    requests."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Add the id to the record; returns True."""
-        number = request_id()
-        record.request_part = f" [request {number}]" if number else ""
+        """Add the facts to the record; returns True."""
+        facts = facts_for_logs()
+        vars(record).update(facts)
+        record.request_part = f" [request {facts['request_id']}]" if facts else ""
         return True

@@ -13,8 +13,10 @@ from django.conf import settings
 from django.db import close_old_connections
 from django.utils import timezone
 
+from backendai.base.process.metrics_access import Scrapers, serve_apart
 from backendai.domain.cluster.services import last_pass_at
-from backendai.portal.loops import folders, idle, loops, outages, pipelines, serving
+from backendai.portal.loops import folders, idle, loops, outages
+from backendai.portal.loops.counts import registry
 from backendai.portal.loops.repair import observe
 
 logger = logging.getLogger(__name__)
@@ -34,7 +36,9 @@ class ClockStep(bootsteps.StartStopStep):
         self._thread: threading.Thread | None = None
 
     def start(self, worker: Any) -> None:
-        """Start the thread."""
+        """Start the thread, and one for the metrics where they are asked for."""
+        scrapers = Scrapers(settings.METRICS_TOKEN, tuple(settings.METRICS_NETWORKS))
+        serve_apart(settings.CONTROL_METRICS, registry, scrapers)
         self._thread = threading.Thread(target=self._run, name="control-clock", daemon=True)
         self._thread.start()
 
@@ -66,10 +70,10 @@ def tick(clock: Callable[[], datetime] = timezone.now) -> None:
         observe.run_observe(now)
     if _overdue(idle.IDLE_LEASE, settings.IDLE_INTERVAL + _SILENCE, clock):
         idle.run_idle(now)
-    if _overdue(serving.SERVING_LEASE, _SILENCE, clock):
-        serving.run_serving(now)
-    if _overdue(pipelines.PIPELINES_LEASE, _SILENCE, clock):
-        pipelines.run_pipelines(now)
+    if _overdue(loops.SERVING_LEASE, _SILENCE, clock):
+        loops.run_serving(now)
+    if _overdue(loops.PIPELINES_LEASE, _SILENCE, clock):
+        loops.run_pipelines(now)
     if _overdue(folders.FOLDERS_LEASE, settings.FOLDERS_INTERVAL + _SILENCE, clock):
         folders.begin(now)
 

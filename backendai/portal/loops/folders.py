@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import logging
-import os
-import socket
 import threading
 import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from django.db import connection
-from django.utils import timezone
 
-from backendai.domain.cluster.services import release_lease, take_lease
 from backendai.domain.storage.services.folder_copies import due_fills
 from backendai.domain.storage.services.upkeep import deliver_due, empty_trash, list_unknown, look_at_hosts, measure_due
 from backendai.portal.loops import folder_copies as filling
+from backendai.portal.loops.loops import single
 from backendai.portal.loops.outages import log_failure
 
 logger = logging.getLogger(__name__)
@@ -36,28 +33,22 @@ def begin(now: datetime) -> None:
 def run_folders(now: datetime, *, clock: Callable[[], float] = time.monotonic) -> int:
     """Check all storage hosts and run waiting work; returns how many folders changed. A failed rule is logged and does
     not stop the others. 0 if another process runs the pass."""
-    owner = f"{socket.gethostname()[:24]}:{os.getpid()}:{threading.get_ident()}"
-    if not take_lease(FOLDERS_LEASE, owner, now=now, duration=_LEASE):
-        return 0
     until = clock() + _LONGEST_SECONDS
+    return single(FOLDERS_LEASE, now, lambda: _changed(now, lambda: clock() < until), duration=_LEASE)
 
-    def has_time() -> bool:
-        return clock() < until
 
-    try:
-        hosts = look_at_hosts(now, has_time)
-        rules: list[Callable[[], int]] = [
-            lambda: empty_trash(now),
-            lambda: deliver_due(hosts, now, has_time),
-            lambda: measure_due(hosts, now, has_time),
-        ]
-        changed = sum(_apply(rule) for rule in rules)
-        _apply(lambda: list_unknown(hosts, now, has_time))
-        if due_fills(now):
-            filling.begin()
-        return changed
-    finally:
-        release_lease(FOLDERS_LEASE, owner, now=timezone.now())
+def _changed(now: datetime, has_time: Callable[[], bool]) -> int:
+    hosts = look_at_hosts(now, has_time)
+    rules: list[Callable[[], int]] = [
+        lambda: empty_trash(now),
+        lambda: deliver_due(hosts, now, has_time),
+        lambda: measure_due(hosts, now, has_time),
+    ]
+    changed = sum(_apply(rule) for rule in rules)
+    _apply(lambda: list_unknown(hosts, now, has_time))
+    if due_fills(now):
+        filling.begin()
+    return changed
 
 
 def _apply(rule: Callable[[], int]) -> int:

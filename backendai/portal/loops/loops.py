@@ -15,14 +15,26 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 
+from django.conf import settings
 from django.db import connection
 from django.utils import timezone
 
 from backendai.domain.cluster.models import ResourceGroup
 from backendai.domain.cluster.services import release_lease, take_lease
 from backendai.domain.compute.models import ComputeSession
+from backendai.domain.pipelines.models import Run
+from backendai.domain.pipelines.reading import read_runs
+from backendai.domain.pipelines.services.acting import pass_over
+from backendai.domain.serving.models import Endpoint
+from backendai.domain.serving.prometheus import value_of
+from backendai.domain.serving.reading import read_endpoints
+from backendai.domain.serving.services.acting import act
+from backendai.domain.serving.services.metrics import ask_all, queries_of_rules, write_values
+from backendai.domain.serving.services.reconcile import follow
+from backendai.portal.loops.counts import counted
 from backendai.portal.loops.group_pass import schedule
 from backendai.portal.loops.outages import log_failure
 from backendai.portal.loops.repair.rounds import repair
@@ -49,7 +61,8 @@ def collector_paused() -> Iterator[None]:
 
 logger = logging.getLogger(__name__)
 
-PASS_LEASE, REPAIR_LEASE = "pass", "repair"
+PASS_LEASE, REPAIR_LEASE, PIPELINES_LEASE = "pass", "repair", "pipelines"
+SERVING_LEASE, METRICS_LEASE = "serving", "metrics"
 _LEASE = timedelta(seconds=30)
 _PATIENCE_SECONDS, _RETRY_SECONDS = 0.5, 0.02
 _GROUPS_AT_ONCE = 4
@@ -79,6 +92,39 @@ def schedule_group(group_id: int, now: datetime) -> int:
 def run_repair(now: datetime) -> int:
     """Run the repair pass; returns how many rows were repaired. 0 if another process runs the pass."""
     return single(REPAIR_LEASE, now, lambda: repair(now))
+
+
+def run_pipelines(now: datetime) -> int:
+    """Advance every unfinished run; returns how many changed.
+
+    Of concurrent calls in this process one runs and one waits; further calls return 0, as the waiting call reads after
+    their writes. If another process keeps the pass beyond ``_PATIENCE_SECONDS``, the next pass comes in two seconds.
+    """
+    with _line_of_runs.turn() as is_ours:
+        if not is_ours or not Run.objects.unfinished().exists():
+            return 0
+        return single(PIPELINES_LEASE, now, lambda: pass_over(read_runs(now)), patience=_PATIENCE_SECONDS)
+
+
+def run_serving(now: datetime) -> int:
+    """Update replicas from their sessions, and start or drain replicas as each endpoint needs; returns how many
+    changed. 0 if another process runs the pass or there is no endpoint."""
+    if not Endpoint.objects.unfinished().exists():
+        return 0
+    return single(SERVING_LEASE, now, lambda: follow(read_endpoints(now)) + act(read_endpoints(now)))
+
+
+def read_metrics(now: datetime) -> int:
+    """Ask Prometheus for the values of scaling rules; returns how many were read. 0 if another process is asking.
+    Without an address or scaling rules, one query at most."""
+    if not settings.PROMETHEUS_URL or not (queries := queries_of_rules()):
+        return 0
+
+    def ask() -> int:
+        write_values(ask_all(queries, partial(value_of, settings.PROMETHEUS_URL)), now)
+        return len(queries)
+
+    return single(METRICS_LEASE, now, ask)
 
 
 def _all_groups(now: datetime) -> int:
@@ -131,7 +177,13 @@ class Line:
 
 
 def single(
-    name: str, now: datetime, work: Callable[[], int], *, started_at: float | None = None, patience: float = 0.0
+    name: str,
+    now: datetime,
+    work: Callable[[], int],
+    *,
+    started_at: float | None = None,
+    patience: float = 0.0,
+    duration: timedelta = _LEASE,
 ) -> int:
     """Return ``work()``, run under the lease ``name``; 0 if another process keeps the lease for ``patience`` seconds.
     ``started_at``: the monotonic time of ``now``.
@@ -141,12 +193,12 @@ def single(
     owner = f"{_PROCESS}:{threading.get_ident()}"
     deadline = time.monotonic() + patience
     started_at = time.monotonic() if started_at is None else started_at
-    while not take_lease(name, owner, now=_later(now, started_at), duration=_LEASE, has_died=_has_died):
+    while not take_lease(name, owner, now=_later(now, started_at), duration=duration, has_died=_has_died):
         if time.monotonic() >= deadline:
             return 0
         time.sleep(_RETRY_SECONDS)
     try:
-        return work()
+        return counted(name, work)
     finally:
         release_lease(name, owner, now=timezone.now())
 
@@ -170,3 +222,4 @@ _HOST = socket.gethostname()[:24].replace(":", "-")
 _INCARNATION = secrets.token_hex(4)
 _PROCESS = f"{_HOST}:{os.getpid()}:{_INCARNATION}"
 _lines: defaultdict[int, Line] = defaultdict(Line)
+_line_of_runs = Line()

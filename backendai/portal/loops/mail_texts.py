@@ -21,103 +21,101 @@ from backendai.domain.pipelines.presentation import counts_of
 from backendai.domain.serving.models import EndpointNotice
 
 
+def _written(subject: str, *parts: str) -> tuple[str, str]:
+    """Return the mail with these parts, and the page where one chooses what is mailed."""
+    why = _("You asked for this mail; change your notifications at %(address)s")
+    return subject, _paragraphs(*parts, why % {"address": f"{_portal()}/account/notifications/"})
+
+
+def _paragraphs(*parts: str) -> str:
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _portal() -> str:
+    return settings.PORTAL_URL.rstrip("/")
+
+
+def _language_of(user: User) -> override:
+    return override(user.language or settings.LANGUAGE_CODE)
+
+
 def mail_of(notice: SessionNotice) -> tuple[str, str]:
     """Return subject and text of a mail about a session, in the owner's language; in English if there is no
     translation."""
-    with override(notice.owner.language or settings.LANGUAGE_CODE):
-        return _subject(notice), _text(notice)
+    with _language_of(notice.owner):
+        subject, sentence = _words(notice)
+        return _written(subject, sentence, _why(notice), f"{_portal()}/sessions/{notice.session_id}/")
 
 
 def run_mail(run: Run) -> tuple[str, str]:
     """Return subject and text of a mail about a run that has ended, in its owner's language. One query."""
-    with override(run.owner.language or settings.LANGUAGE_CODE):
-        portal, is_good = settings.PORTAL_URL.rstrip("/"), run.status == Status.SUCCEEDED
+    with _language_of(run.owner):
+        is_good = run.status == Status.SUCCEEDED
         subject = _("%(name)s has finished successfully") if is_good else _("%(name)s has failed")
         text = _("Your run %(name)s has finished successfully.") if is_good else _("Your run %(name)s has failed.")
         counts = counts_of([run])[run.pk]
         lines = [f"{in_words(Message(State(state).label))}: {number}" for state, number in counts.items() if number]
-        address = f"{portal}/runs/{run.pk}/" + ("" if is_good else "failures/")
-        why = _("You asked for this mail; change your notifications at %(address)s")
-        parts = [text % {"name": run.name}, "\n".join(lines), address]
-        parts.append(why % {"address": f"{portal}/account/notifications/"})
-        return subject % {"name": run.name}, "\n\n".join(parts) + "\n"
+        address = f"{_portal()}/runs/{run.pk}/" + ("" if is_good else "failures/")
+        return _written(subject % {"name": run.name}, text % {"name": run.name}, "\n".join(lines), address)
 
 
 def endpoint_mail(notice: EndpointNotice) -> tuple[str, str]:
     """Return subject and text of a mail about an endpoint, in its owner's language."""
-    kind, portal = EndpointNotice.Kind, settings.PORTAL_URL.rstrip("/")
-    with override(notice.owner.language or settings.LANGUAGE_CODE):
+    kind = EndpointNotice.Kind
+    with _language_of(notice.owner):
         subject = {
             kind.UNAVAILABLE: _("%(name)s: no replica answers"),
             kind.BACKING_OFF: _("%(name)s: replicas do not start"),
             kind.ROLLED_BACK: _("%(name)s: the update was rolled back"),
             kind.UNUSED: _("%(name)s gets no requests"),
         }[kind(notice.kind)] % {"name": notice.endpoint.name}
-        why = _("You asked for this mail; change your notifications at %(address)s")
-        address = why % {"address": f"{portal}/account/notifications/"}
-        parts = [f"{subject}.", in_words(notice.message), f"{portal}/endpoints/{notice.endpoint_id}/", address]
-        return subject, "\n\n".join(part for part in parts if part) + "\n"
+        address = f"{_portal()}/endpoints/{notice.endpoint_id}/"
+        return _written(subject, f"{subject}.", in_words(notice.message), address)
 
 
 def access_mail(notice: AccessNotice) -> tuple[str, str]:
     """Return subject and text of a mail about given access, in the person's language."""
-    portal = settings.PORTAL_URL.rstrip("/")
-    with override(notice.owner.language or settings.LANGUAGE_CODE):
-        why = _("You asked for this mail; change your notifications at %(address)s")
-        address = why % {"address": f"{portal}/account/notifications/"}
-        text = in_words(notice.message)
+    with _language_of(notice.owner):
         subject = _("%(name)s: you have access") % {"name": " ".join(notice.name.split())}
-        return subject, "\n\n".join([text, f"{portal}/notifications/", address]) + "\n"
+        return _written(subject, in_words(notice.message), f"{_portal()}/notifications/")
 
 
 def unknown_mail(admin: User, agents: Sequence[UnknownOn]) -> tuple[str, str]:
     """Return subject and text of a mail about unknown kernels, in this superadmin's language."""
-    with override(admin.language or settings.LANGUAGE_CODE):
-        parts = [
+    with _language_of(admin):
+        return _("Unknown kernels wait for a decision"), _paragraphs(
             _("Agents run kernels that the portal's database does not know, as after a restore from a backup."),
             "\n".join(f"{one.agent}: {one.number}" for one in agents),
             _("They keep running, and these agents take no new sessions until you adopt or remove them."),
-            f"{settings.PORTAL_URL.rstrip('/')}/manage/unknown-kernels/",
-        ]
-        return _("Unknown kernels wait for a decision"), "\n\n".join(parts) + "\n"
+            f"{_portal()}/manage/unknown-kernels/",
+        )
 
 
-def _subject(notice: SessionNotice) -> str:
-    texts = {
-        NoticeKind.STARTED: _("%(name)s has started"),
-        NoticeKind.FINISHED: _("%(name)s has finished successfully"),
-        NoticeKind.FAILED: _("%(name)s has failed"),
-        NoticeKind.ENDED: _("%(name)s was ended by an administrator")
-        if notice.session.status_reason in BY_ADMINISTRATOR
-        else _("%(name)s was ended by the platform"),
-        NoticeKind.ENDING: _("%(name)s will end soon"),
-        NoticeKind.IDLE: _("%(name)s is idle and will end soon"),
-        NoticeKind.APP_CLOSED: _("%(name)s: public access has ended"),
-    }
-    return texts[NoticeKind(notice.kind)] % {"name": notice.session.name}
-
-
-def _text(notice: SessionNotice) -> str:
-    texts = {
-        NoticeKind.STARTED: _("Your session %(name)s has started."),
-        NoticeKind.FINISHED: _("Your session %(name)s has finished successfully."),
-        NoticeKind.FAILED: _("Your session %(name)s has failed."),
-        NoticeKind.ENDED: _("Your session %(name)s was ended by an administrator.")
-        if notice.session.status_reason in BY_ADMINISTRATOR
-        else _("Your session %(name)s was ended by the platform."),
-        NoticeKind.ENDING: _("Your session %(name)s will end soon."),
-        NoticeKind.IDLE: _("Your session %(name)s is idle and will end soon."),
-        NoticeKind.APP_CLOSED: _("Public access to an app of your session %(name)s has ended."),
-    }
-    portal, session = settings.PORTAL_URL.rstrip("/"), notice.session
-    why = _("You asked for this mail; change your notifications at %(address)s")
-    parts = [
-        texts[NoticeKind(notice.kind)] % {"name": session.name},
-        _why(notice),
-        f"{portal}/sessions/{session.pk}/",
-        why % {"address": f"{portal}/account/notifications/"},
-    ]
-    return "\n\n".join(part for part in parts if part) + "\n"
+def _words(notice: SessionNotice) -> tuple[str, str]:
+    """Return the subject, and the first sentence."""
+    ended = (_("%(name)s was ended by the platform"), _("Your session %(name)s was ended by the platform."))
+    if notice.session.status_reason in BY_ADMINISTRATOR:
+        ended = (_("%(name)s was ended by an administrator"), _("Your session %(name)s was ended by an administrator."))
+    subject, sentence = {
+        NoticeKind.STARTED: (_("%(name)s has started"), _("Your session %(name)s has started.")),
+        NoticeKind.FINISHED: (
+            _("%(name)s has finished successfully"),
+            _("Your session %(name)s has finished successfully."),
+        ),
+        NoticeKind.FAILED: (_("%(name)s has failed"), _("Your session %(name)s has failed.")),
+        NoticeKind.ENDED: ended,
+        NoticeKind.ENDING: (_("%(name)s will end soon"), _("Your session %(name)s will end soon.")),
+        NoticeKind.IDLE: (
+            _("%(name)s is idle and will end soon"),
+            _("Your session %(name)s is idle and will end soon."),
+        ),
+        NoticeKind.APP_CLOSED: (
+            _("%(name)s: public access has ended"),
+            _("Public access to an app of your session %(name)s has ended."),
+        ),
+    }[NoticeKind(notice.kind)]
+    names = {"name": notice.session.name}
+    return subject % names, sentence % names
 
 
 def _why(notice: SessionNotice) -> str:

@@ -6,27 +6,36 @@ import logging
 import smtplib
 import threading
 from datetime import datetime
+from typing import Any
 
 from django.db import connection
 from django.utils import timezone
 
-from backendai.domain.compute.services.notices.mails import has_access_mails, has_mails, send_access_mails, send_mails
-from backendai.domain.compute.services.notices.unknown_notifications import has_unknown_mails, send_unknown_mails
-from backendai.domain.pipelines.services.news import has_run_mails, send_run_mails
-from backendai.domain.serving.services.notices import has_endpoint_mails, send_endpoint_mails
+from backendai.domain.activity.access_notices import ACCESS
+from backendai.domain.activity.notice_sources import Writer
+from backendai.domain.compute.services.notices.owners import SESSIONS
+from backendai.domain.compute.services.notices.unknown_notifications import UNKNOWN
+from backendai.domain.pipelines.presentation import RUNS
+from backendai.domain.serving.services.notices import ENDPOINTS
 from backendai.portal.loops.mail_texts import access_mail, endpoint_mail, mail_of, run_mail, unknown_mail
 from backendai.portal.loops.outages import log_failure
 
 logger = logging.getLogger(__name__)
 
-_WAITING = (has_unknown_mails, has_mails, has_access_mails, has_run_mails, has_endpoint_mails)
+_MAILS: tuple[tuple[Any, Writer], ...] = (
+    (UNKNOWN, unknown_mail),
+    (SESSIONS, mail_of),
+    (ACCESS, access_mail),
+    (RUNS, run_mail),
+    (ENDPOINTS, endpoint_mail),
+)
 _one_at_a_time = threading.Lock()
 
 
 def send_due_mails(now: datetime) -> int:
     """Start sending waiting mails, unless this process is already sending. Returns 0, as this rule of the repair pass
     repairs nothing."""
-    is_due = any(has(now) for has in _WAITING)
+    is_due = any(source.has_mails(now) for source, _ in _MAILS)
     if is_due and _one_at_a_time.acquire(blocking=False):
         threading.Thread(target=_run, name="mails", daemon=True).start()
     return 0
@@ -34,15 +43,9 @@ def send_due_mails(now: datetime) -> int:
 
 def _run() -> None:
     try:
-        for send in (
-            lambda: send_unknown_mails(timezone.now, unknown_mail),
-            lambda: send_mails(timezone.now, mail_of),
-            lambda: send_access_mails(timezone.now, access_mail),
-            lambda: send_run_mails(timezone.now, run_mail),
-            lambda: send_endpoint_mails(timezone.now, endpoint_mail),
-        ):
+        for source, write in _MAILS:
             try:
-                send()
+                source.send_mails(timezone.now, write)
             except (OSError, smtplib.SMTPException) as error:
                 logger.warning("notifications could not be mailed: %s", error)
     except Exception as error:

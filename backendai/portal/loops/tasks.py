@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from backendai.domain.cluster.node_jobs import follow_jobs as follow
 from backendai.portal.loops import folder_copies as filling
-from backendai.portal.loops import folders, idle, loops, pipelines, scans, serving, tags
+from backendai.portal.loops import folders, idle, loops, scans, tags
 from backendai.portal.loops.repair import observe
 
 
@@ -40,19 +40,19 @@ def run_idle() -> None:
 @shared_task(name="controller.run_serving", ignore_result=True)
 def run_serving() -> None:
     """Run one pass over inference endpoints."""
-    serving.run_serving(timezone.now())
+    loops.run_serving(timezone.now())
 
 
 @shared_task(name="controller.read_metrics", ignore_result=True)
 def read_metrics() -> None:
     """Ask Prometheus for the values of scaling rules."""
-    serving.read_metrics(timezone.now())
+    loops.read_metrics(timezone.now())
 
 
 @shared_task(name="controller.run_pipelines", ignore_result=True)
 def run_pipelines() -> None:
     """Run one pass over the runs of arrays and pipelines."""
-    pipelines.run_pipelines(timezone.now())
+    loops.run_pipelines(timezone.now())
 
 
 @shared_task(name="controller.run_folders", ignore_result=True)

@@ -13,12 +13,13 @@ from backendai.portal.web.account import (
     own_images,
 )
 from backendai.portal.web.account import pages as account
-from backendai.portal.web.dashboard import help, news
+from backendai.portal.web.dashboard import about, help, news
 from backendai.portal.web.dashboard import pages as dashboard
 from backendai.portal.web.launch import folder as launch_folder
 from backendai.portal.web.launch import pages as launch
 from backendai.portal.web.launch import parts as launch_parts
 from backendai.portal.web.launch import recent_pages as recent
+from backendai.portal.web.search import pages as search
 from backendai.portal.web.session import apps, console, end_times, opening, public_apps
 from backendai.portal.web.session import boxes as session_boxes
 from backendai.portal.web.session import commits as session_commits
@@ -29,6 +30,7 @@ from backendai.portal.web.session import pages as session
 from backendai.portal.web.session import ssh as session_ssh
 from backendai.portal.web.session_list import changes as sessions
 from backendai.portal.web.sign_in import pages as sign_in
+from backendai.portal.web.wall import pages as wall
 
 app_name = "web"
 urlpatterns = [
@@ -79,7 +81,9 @@ urlpatterns = [
     path("runs/", include("backendai.portal.web.pipelines.urls")),
     path("templates/", include("backendai.portal.web.gallery.urls")),
     path("dashboard/", dashboard.dashboard, name="dashboard"),
+    path("cluster/", wall.wall, name="wall"),
     path("agents/", dashboard.agents, name="agents"),
+    path("search/", search.search, name="search"),
     path("notifications/", notifications.notifications, name="notifications"),
     path("notifications/bell/", notifications.bell, name="bell"),
     path("notifications/cards/", notifications.cards, name="cards"),
@@ -91,6 +95,7 @@ urlpatterns = [
     path("notifications/jobs/<uuid:job_id>/cancel/", notifications.job_cancel, name="job_cancel"),
     path("invitations/accept/", invitations.invitation, name="invitation"),
     path("invitations/<str:text>/", invitations.opened, name="invitation_opened"),
+    path("about/", about.about, name="about"),
     path("help/", help.guide, name="help_start"),
     path("help/<slug:slug>/", help.guide, name="help"),
     path("help/pictures/<slug:name>.png", help.picture, name="help_picture"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -15,8 +16,13 @@ from backendai.agent.backends.docker.backend import DockerBackend
 from backendai.agent.loop.machine import boot_id
 from backendai.base.core.command_help import DJANGOS_OWN
 from backendai.domain.cluster.models import Agent
-from backendai.ops.auditing import CHECKS, ObservedContainer, World, run_checks
+from backendai.domain.compute.auditing import CHECKS as OF_SESSIONS
+from backendai.domain.compute.auditing import Check, ObservedContainer, World, violations_of
+from backendai.domain.pipelines.auditing import RUN_CHECKS
+from backendai.domain.serving.auditing import SERVING_CHECKS
 from backendai.ops.run.engine import engine_address
+
+CHECKS: dict[str, Check] = OF_SESSIONS | SERVING_CHECKS | RUN_CHECKS
 
 
 class Command(BaseCommand):
@@ -65,3 +71,8 @@ def containers(deployment: str) -> list[ObservedContainer] | None:
         )
         for row in rows
     ]
+
+
+def run_checks(world: World, names: Sequence[str] = ()) -> dict[str, list[str]]:
+    """Return the violations by check, without checks that found none. With ``names`` only these checks run."""
+    return violations_of(CHECKS, world, names)

@@ -10,8 +10,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand
 
 from backendai.base.core.command_help import DJANGOS_OWN
-from backendai.ops.run.image_builds import Builder, Stopped, build_missing
-from backendai.ops.run.image_watch import ImageWatch
+from backendai.ops.run.image_builds import Builder, BuildStopped, ImageWatch, build_missing
 
 
 class Command(BaseCommand):
@@ -51,9 +50,9 @@ class Command(BaseCommand):
                 ImageWatch(builder, settings.DATA_DIR / "agents").run()
             elif build_missing(builder):
                 raise SystemExit(1)
-        except Stopped:
+        except BuildStopped:
             return
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
-    raise Stopped
+    raise BuildStopped

@@ -20,6 +20,7 @@ class Command(BaseCommand):
         found = texts()
         for language in languages():
             missing = bring_up(language, found)
-            for key in missing:
-                self.stdout.write(f"{language}: {key.text}")
+            for message in missing:
+                text = message.id if isinstance(message.id, str) else message.id[0]
+                self.stdout.write(f"{language}: {text}")
             self.stdout.write(f"{language}: {len(missing)} missing of {len(found)}")

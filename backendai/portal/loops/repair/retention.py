@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from datetime import datetime
 
+from backendai.domain.accounts.answers import delete_old_answers
 from backendai.domain.activity.access_notices import delete_old_access_notices
 from backendai.domain.activity.services import delete_old_audit
 from backendai.domain.compute.services.records.retention import (
@@ -25,6 +26,7 @@ RULES: tuple[Callable[[datetime], int], ...] = (
     delete_logs_beyond_share,
     delete_old_history,
     delete_old_access_notices,
+    delete_old_answers,
     delete_old_audit,
     delete_old_readings,
     delete_old_runs,

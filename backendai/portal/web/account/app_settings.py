@@ -6,27 +6,22 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect
 from django.utils.translation import gettext as _
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods
 
 from backendai.base.core.app_arguments import LONGEST_VALUE
 from backendai.base.core.errors import NotFound, UserError
 from backendai.domain.compute.models import LONGEST_APP_TITLE
 from backendai.domain.compute.services.apps.settings import change_app, find_app
-from backendai.portal.web.frame.requests import PageRequest
+from backendai.portal.web.frame.requests import PageRequest, signed_in
 from backendai.portal.web.session.boxes import box
 from backendai.portal.web.session.pages import asks_for_part, find_session
 
 _PREFIX = "argument:"
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@never_cache
-@login_required
+@signed_in("GET", "POST")
 def app_settings(request: PageRequest, session_id: UUID, service: str) -> HttpResponse:
     """Show the form for an app's title and arguments; on POST save them."""
     found = find_session(request, session_id)

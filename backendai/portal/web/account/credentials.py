@@ -5,12 +5,9 @@ from __future__ import annotations
 from uuid import UUID
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect
 from django.utils.translation import gettext as _
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods, require_POST
 
 from backendai.base.core.errors import NotFound, UserError
 from backendai.base.texts.messages import in_words
@@ -20,16 +17,14 @@ from backendai.domain.accounts.services.key_pairs import change_key_pair, create
 from backendai.domain.compute.services.launching.key_pairs import delete_key_pair
 from backendai.portal.web.account.credential_forms import KeyPairForm, TokenForm
 from backendai.portal.web.account.menu import account_page, blame
-from backendai.portal.web.frame.requests import PageRequest
+from backendai.portal.web.frame.requests import PageRequest, signed_in
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@never_cache
-@login_required
+@signed_in("GET", "POST")
 def tokens(request: PageRequest) -> HttpResponse:
     """Show the user's tokens; on POST create one and show its text once.
 
-    The text is not stored, so the answer is no redirect.
+    The text is not stored, so no redirect follows.
     """
     form = TokenForm(request.POST or None)
     if request.method != "POST":
@@ -44,8 +39,7 @@ def tokens(request: PageRequest) -> HttpResponse:
     return _tokens(request, form, status=422)
 
 
-@require_POST
-@login_required
+@signed_in("POST")
 def token_revoke(request: PageRequest, token_id: UUID) -> HttpResponse:
     """Revoke a token of the user."""
     try:
@@ -57,9 +51,7 @@ def token_revoke(request: PageRequest, token_id: UUID) -> HttpResponse:
     return redirect("web:tokens")
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@never_cache
-@login_required
+@signed_in("GET", "POST")
 def key_pairs(request: PageRequest) -> HttpResponse:
     """Show the user's key pairs; on POST create one and show its secret once."""
     form = KeyPairForm(request.POST or None)
@@ -74,9 +66,7 @@ def key_pairs(request: PageRequest) -> HttpResponse:
     return _key_pairs(request, form, status=422)
 
 
-@require_POST
-@never_cache
-@login_required
+@signed_in("POST")
 def key_pair_rotate(request: PageRequest, access_key: str) -> HttpResponse:
     """Replace the secret of a key pair of the user, and show the new one once."""
     try:
@@ -86,8 +76,7 @@ def key_pair_rotate(request: PageRequest, access_key: str) -> HttpResponse:
     return _key_pairs(request, KeyPairForm(), made=made)
 
 
-@require_POST
-@login_required
+@signed_in("POST")
 def key_pair_change(request: PageRequest, access_key: str) -> HttpResponse:
     """Make a key pair of the user the main one, or activate, deactivate or delete it."""
     action = request.POST.get("action", "")

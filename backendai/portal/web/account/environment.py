@@ -5,11 +5,8 @@ from __future__ import annotations
 from uuid import UUID
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods, require_POST
 
 from backendai.base.core.errors import NotFound, UserError
 from backendai.base.texts.translation import gettext as _
@@ -29,14 +26,12 @@ from backendai.domain.accounts.services.environments import (
 from backendai.gates.gateways.ssh_access import config_of, site_for
 from backendai.portal.web.account.credential_forms import DotfileForm, ScriptForm, SshKeyForm
 from backendai.portal.web.account.menu import account_page, blame
-from backendai.portal.web.frame.requests import PageRequest
+from backendai.portal.web.frame.requests import PageRequest, signed_in
 
 _SCRIPT_IDS = "script_%s"  # beside a form with a field of the same name
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@never_cache
-@login_required
+@signed_in("GET", "POST")
 def ssh_keys(request: PageRequest) -> HttpResponse:
     """Show the user's SSH keys; on POST register one."""
     form = SshKeyForm(request.POST or None)
@@ -54,8 +49,7 @@ def ssh_keys(request: PageRequest) -> HttpResponse:
     return account_page(request, "web:ssh_keys", context, status=422 if form.is_bound else 200)
 
 
-@require_POST
-@login_required
+@signed_in("POST")
 def ssh_key_delete(request: PageRequest, ssh_key_id: UUID) -> HttpResponse:
     """Delete an SSH key of the user."""
     try:
@@ -65,9 +59,7 @@ def ssh_key_delete(request: PageRequest, ssh_key_id: UUID) -> HttpResponse:
     return redirect("web:ssh_keys")
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@never_cache
-@login_required
+@signed_in("GET", "POST")
 def environment(request: PageRequest) -> HttpResponse:
     """Show the user's dotfiles and script, with the file named by ``edit`` in the form; on POST save a file."""
     form = DotfileForm(request.POST) if request.method == "POST" else DotfileForm(initial=_edited(request))
@@ -84,8 +76,7 @@ def environment(request: PageRequest) -> HttpResponse:
     return _page(request, form, _script_form(request), status=422 if form.is_bound else 200)
 
 
-@require_POST
-@login_required
+@signed_in("POST")
 def dotfile_delete(request: PageRequest, dotfile_id: UUID) -> HttpResponse:
     """Delete a dotfile of the user."""
     try:
@@ -95,9 +86,7 @@ def dotfile_delete(request: PageRequest, dotfile_id: UUID) -> HttpResponse:
     return redirect("web:environment")
 
 
-@require_POST
-@never_cache
-@login_required
+@signed_in("POST")
 def script(request: PageRequest) -> HttpResponse:
     """Save the user's bootstrap script; an empty one deletes it."""
     form = ScriptForm(request.POST, auto_id=_SCRIPT_IDS)

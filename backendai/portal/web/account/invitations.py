@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from allauth.account.internal.flows.login import perform_password_login
-from allauth.account.models import Login
 from django import forms
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
@@ -21,6 +19,7 @@ from backendai.base.texts.translation import gettext as _
 from backendai.domain.accounts.models import Invitation, User
 from backendai.domain.accounts.services import accept_as, accept_as_new, digest_of, open_invitation
 from backendai.domain.accounts.sign_in.sign_ins import expire_soon
+from backendai.portal.web.sign_in.forms import LoginForm
 
 _KEY = "invitation"
 _LONGEST_TEXT = 100
@@ -117,8 +116,9 @@ def _as_new(request: HttpRequest, found: Invitation, digest: str) -> HttpRespons
         return _page(request, {"invitation": found, "form": form}, status=422)
     request.session.pop(_KEY, None)
     messages.success(request, _("Welcome. You are a member of project %(name)s.") % {"name": found.project.name})
-    # As the form for signing in does it: what counts there (second factors, the number of logins) counts here.
-    return perform_password_login(request, {"email": user.email}, Login(user=user, email=user.email))
+    # What counts when people sign in (second factors, the number of logins) counts here.
+    form = LoginForm({"username": user.email, "password": said["password"]}, request=request)
+    return form.login(request) if form.is_valid() else redirect("web:login")
 
 
 def _page(request: HttpRequest, context: dict[str, Any], *, status: int = 200) -> HttpResponse:

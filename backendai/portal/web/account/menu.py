@@ -16,23 +16,24 @@ from backendai.portal.web.frame.requests import PageRequest
 
 
 class Entry(NamedTuple):
-    """A page in the menu: the name of its URL route, its title and its icon."""
+    """A page in the menu: the name of its URL route, its title, its icon, and its section of the user guide."""
 
     address: str
     title: str | Promise
     icon: str
+    guide: str
 
 
 MENU = (
-    Entry("web:account", _l("Profile and password"), "user"),
-    Entry("mfa_index", _l("Sign-in methods"), "shield-check"),
-    Entry("web:tokens", _l("Access tokens"), "ticket"),
-    Entry("web:key_pairs", _l("Key pairs"), "key"),
-    Entry("web:ssh_keys", _l("SSH keys"), "lock"),
-    Entry("web:environment", _l("Dotfiles and script"), "file-text"),
-    Entry("web:own_images", _l("My images"), "device-floppy"),
-    Entry("web:own_usage", _l("My usage"), "chart-bar"),
-    Entry("web:notice_choices", _l("Notifications"), "bell"),
+    Entry("web:account", _l("Profile and password"), "user", "signing-in"),
+    Entry("mfa_index", _l("Sign-in methods"), "shield-check", "signing-in"),
+    Entry("web:tokens", _l("Access tokens"), "ticket", "scripts"),
+    Entry("web:key_pairs", _l("Key pairs"), "key", "scripts"),
+    Entry("web:ssh_keys", _l("SSH keys"), "lock", "ssh-your-own-terminal-files-and-editor"),
+    Entry("web:environment", _l("Dotfiles and script"), "file-text", "what-every-session-finds"),
+    Entry("web:own_images", _l("My images"), "device-floppy", "saving-it-as-an-image"),
+    Entry("web:own_usage", _l("My usage"), "chart-bar", "your-own-usage"),
+    Entry("web:notice_choices", _l("Notifications"), "bell", "notifications-of-your-sessions"),
 )
 
 

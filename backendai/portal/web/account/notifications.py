@@ -6,23 +6,18 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_POST, require_safe
 
 from backendai.base.core.errors import NotFound, UserError
 from backendai.base.texts.messages import in_words
-from backendai.domain.activity.access_notices import access_cards_of, clear_access, close_access_cards, see_access
+from backendai.domain.activity.access_notices import ACCESS, access_cards_of
 from backendai.domain.activity.jobs import cancel_job, clear_jobs, see_jobs
-from backendai.domain.compute.services.notices.owners import clear_notices, close_card, close_cards, see_notices
-from backendai.domain.pipelines.services.news import clear_runs, see_runs
-from backendai.domain.serving.services.notices import clear_endpoints, see_endpoints
-from backendai.portal.web.frame.requests import PageRequest, ids_in
-from backendai.portal.web.news.bell import counts_of, lines_of
+from backendai.domain.compute.services.notices.owners import SESSIONS
+from backendai.portal.web.frame.requests import PageRequest, ids_in, signed_in
+from backendai.portal.web.news.bell import SOURCES, counts_of, lines_of
 from backendai.portal.web.news.cards import MOST_SHOWN, cards_of, piles_of
 
 _MOST_AT_ONCE = 200
@@ -30,87 +25,71 @@ _OPENING = "/sessions/new/opening/"
 _LONGEST_ID = 18  # digits of a notice's number: what a database can hold
 
 
-@require_safe
-@never_cache
-@login_required
+@signed_in("GET")
 def notifications(request: PageRequest) -> HttpResponse:
     """Show notifications and background jobs; for htmx only the list."""
     template = "web/_notifications.html" if request.htmx else "web/notifications.html"
     return render(request, template, _context(request))
 
 
-@require_safe
-@never_cache
-@login_required
+@signed_in("GET")
 def bell(request: PageRequest) -> HttpResponse:
     """Return the mark on the bell: the numbers of running jobs and unseen notifications."""
     return render(request, "web/_bell.html", counts_of(request.user))
 
 
-@require_safe
-@never_cache
-@login_required
+@signed_in("GET")
 def cards(request: PageRequest) -> HttpResponse:
     """Return the cards of the user's sessions."""
     return _cards(request)
 
 
-@require_POST
-@login_required
+@signed_in("POST")
 def card_close(request: PageRequest, session_id: UUID) -> HttpResponse:
     """Close the card of a session, and those of the sessions in ``session``; only the user's own."""
     beside = ids_in(request.POST.getlist("session")[:_MOST_AT_ONCE])
-    close_card(request.user, session_id, *beside, now=timezone.now())
+    SESSIONS.close(request.user, now=timezone.now(), session__in=[session_id, *beside])
     return _cards(request) if request.htmx else redirect("web:notifications")
 
 
-@require_POST
-@login_required
+@signed_in("POST")
 def access_close(request: PageRequest, notice_id: int) -> HttpResponse:
     """Close the user's card of access that somebody gave."""
-    close_access_cards(request.user, now=timezone.now(), pk=notice_id)
+    ACCESS.close(request.user, now=timezone.now(), pk=notice_id)
     return _cards(request) if request.htmx else redirect("web:notifications")
 
 
-@require_POST
-@login_required
+@signed_in("POST")
 def cards_close(request: PageRequest) -> HttpResponse:
     """Close all cards up to the newest that the page has shown."""
     text = request.POST.get("until", "")
     if text.isdecimal() and len(text) <= _LONGEST_ID:
-        close_cards(request.user, int(text), now=timezone.now())
-        close_access_cards(request.user, now=timezone.now())
+        SESSIONS.close(request.user, now=timezone.now(), pk__lte=int(text))
+        ACCESS.close(request.user, now=timezone.now())
     return _cards(request) if request.htmx else redirect("web:notifications")
 
 
-@require_POST
-@login_required
+@signed_in("POST")
 def seen(request: PageRequest) -> HttpResponse:
     """Mark the user's notifications as seen."""
     now = timezone.now()
     see_jobs(request.user, now=now)
-    see_notices(request.user, now=now)
-    see_runs(request.user, now=now)
-    see_endpoints(request.user, now=now)
-    see_access(request.user, now=now)
+    for source in SOURCES:
+        source.see(request.user, now=now)
     return _answer(request)
 
 
-@require_POST
-@login_required
+@signed_in("POST")
 def clear(request: PageRequest) -> HttpResponse:
     """Dismiss ended jobs and all notifications."""
     now = timezone.now()
     clear_jobs(request.user, now=now)
-    clear_notices(request.user, now=now)
-    clear_runs(request.user, now=now)
-    clear_endpoints(request.user, now=now)
-    clear_access(request.user, now=now)
+    for source in SOURCES:
+        source.clear(request.user, now=now)
     return _answer(request)
 
 
-@require_POST
-@login_required
+@signed_in("POST")
 def job_cancel(request: PageRequest, job_id: UUID) -> HttpResponse:
     """Request the cancellation of a background job."""
     try:
@@ -160,5 +139,5 @@ def _context(request: PageRequest) -> dict[str, Any]:
     return {
         "section": "notifications",
         "lines": lines,
-        "idle": [line.session.pk for line in lines if line.session and line.may_keep],
+        "idle": [line.warned for line in lines if line.warned],
     }

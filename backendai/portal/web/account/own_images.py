@@ -8,13 +8,10 @@ from uuid import UUID
 
 from django import forms
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect
 from django.utils import timezone
 from django.utils.translation import gettext_lazy
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from backendai.base.core.errors import UserError
 from backendai.base.texts.messages import in_words
@@ -30,7 +27,7 @@ from backendai.domain.compute.services.images.own_images import (
     sessions_on,
 )
 from backendai.portal.web.account.menu import account_page, blame
-from backendai.portal.web.frame.requests import PageRequest
+from backendai.portal.web.frame.requests import PageRequest, signed_in
 
 
 class TitleForm(forms.Form):
@@ -54,17 +51,13 @@ class ShareForm(forms.Form):
         cast(Any, self.fields["project"]).choices = [(project.pk, project.name) for project in projects]
 
 
-@require_safe
-@never_cache
-@login_required
+@signed_in("GET")
 def images(request: PageRequest) -> HttpResponse:
     """Show the user's own images."""
     return _page(request)
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@never_cache
-@login_required
+@signed_in("GET", "POST")
 def image_rename(request: PageRequest, own_image_id: UUID) -> HttpResponse:
     """Show the form for an own image's title; on POST save it."""
     image = _own(request, own_image_id)
@@ -79,9 +72,7 @@ def image_rename(request: PageRequest, own_image_id: UUID) -> HttpResponse:
     return _page(request, form=form, renamed=image, status=422 if form.is_bound else 200)
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@never_cache
-@login_required
+@signed_in("GET", "POST")
 def image_delete(request: PageRequest, own_image_id: UUID) -> HttpResponse:
     """Ask for confirmation; on POST delete an own image, unless sessions need it."""
     image = _own(request, own_image_id)
@@ -95,9 +86,7 @@ def image_delete(request: PageRequest, own_image_id: UUID) -> HttpResponse:
     return redirect("web:own_images")
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@never_cache
-@login_required
+@signed_in("GET", "POST")
 def image_share(request: PageRequest, own_image_id: UUID) -> HttpResponse:
     """Show the form for a project; on POST share an own image with it."""
     image = _own(request, own_image_id)
@@ -113,9 +102,7 @@ def image_share(request: PageRequest, own_image_id: UUID) -> HttpResponse:
     return _page(request, form=form, shared=image, status=422 if form.is_bound else 200)
 
 
-@require_POST
-@never_cache
-@login_required
+@signed_in("POST")
 def image_take_back(request: PageRequest, own_image_id: UUID, project_id: UUID) -> HttpResponse:
     """End the sharing of an own image with a project."""
     image = _own(request, own_image_id)

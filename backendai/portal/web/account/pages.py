@@ -7,7 +7,6 @@ from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.contrib.auth import update_session_auth_hash
-from django.contrib.auth.decorators import login_required
 from django.contrib.auth.forms import PasswordChangeForm
 from django.core.exceptions import ValidationError
 from django.db import transaction
@@ -16,8 +15,6 @@ from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy as _l
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_POST, require_safe
 
 from backendai.domain.accounts.roles import chooses_members
 from backendai.domain.accounts.services.key_pairs import main_key_pair
@@ -26,7 +23,7 @@ from backendai.domain.accounts.sign_in.sign_ins import login_moved
 from backendai.domain.activity.services import audit
 from backendai.portal.web.account.menu import account_page
 from backendai.portal.web.dashboard.statistics import ask_statistics, shown_statistics, statistics_file
-from backendai.portal.web.frame.requests import PageRequest
+from backendai.portal.web.frame.requests import PageRequest, signed_in
 
 
 class PasswordForm(PasswordChangeForm):
@@ -59,17 +56,13 @@ class PasswordForm(PasswordChangeForm):
         return old
 
 
-@require_safe
-@never_cache
-@login_required
+@signed_in("GET")
 def account(request: PageRequest) -> HttpResponse:
     """Show the data of the user's account."""
     return _page(request, PasswordForm(request.user))
 
 
-@require_POST
-@never_cache
-@login_required
+@signed_in("POST")
 def password(request: PageRequest) -> HttpResponse:
     """Change the user's password, which signs the user out of every other browser.
 
@@ -104,9 +97,7 @@ def _page(request: PageRequest, form: PasswordForm, *, status: int = 200) -> Htt
     return account_page(request, "web:account", context, status=status)
 
 
-@require_safe
-@never_cache
-@login_required
+@signed_in("GET")
 def usage(request: PageRequest) -> HttpResponseBase:
     """Show the chart and the table, or send the table as a file."""
     form, found = ask_statistics(request.user, request.GET, by="project", is_personal=True)

@@ -20,7 +20,6 @@ from django.urls import reverse_lazy
 from django.utils import timezone
 from django.utils.decorators import method_decorator
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_POST, require_safe
 
 from backendai.base.texts.translation import ngettext
 from backendai.domain.accounts.models import Login, User
@@ -30,15 +29,13 @@ from backendai.domain.accounts.sign_in.second_factors import is_required_of, spe
 from backendai.domain.accounts.sign_in.sign_ins import login_moved
 from backendai.domain.activity.services import audit
 from backendai.portal.web.account.menu import account_page
-from backendai.portal.web.frame.requests import PageRequest
+from backendai.portal.web.frame.requests import PageRequest, signed_in
 from backendai.portal.web.sign_in.pages import entrance
 
 _SECURITY = reverse_lazy("mfa_index")
 
 
-@require_safe
-@never_cache
-@login_required
+@signed_in("GET")
 def security(request: PageRequest) -> HttpResponse:
     """Show the user's second factors and logins."""
     factors = list(Authenticator.objects.filter(user=request.user).order_by("created_at"))
@@ -57,8 +54,7 @@ def security(request: PageRequest) -> HttpResponse:
     return account_page(request, "mfa_index", context)
 
 
-@require_POST
-@login_required
+@signed_in("POST")
 def sign_out_elsewhere(request: PageRequest) -> HttpResponse:
     """End all logins of the user except this one."""
     key = request.session.session_key

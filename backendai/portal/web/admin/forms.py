@@ -30,10 +30,25 @@ class FieldGroup:
     fields: list[BoundField]
 
 
-class EditForm(forms.ModelForm):
-    """The form of one row. ``groups`` are headings with their fields; fields without a group come first."""
+class GroupedFields(forms.BaseForm):
+    """A form for ``web/panel/form.html``. ``groups`` are headings with their fields; fields without one come first."""
 
     groups: ClassVar[tuple[tuple[str | Promise, tuple[str, ...]], ...]] = ()
+
+    def field_groups(self) -> Iterator[FieldGroup]:
+        """Yield the visible fields in their groups."""
+        named = {name for _, names in self.groups for name in names}
+        rest = [bound for bound in self.visible_fields() if bound.name not in named]
+        if rest:
+            yield FieldGroup("", rest)
+        for title, names in self.groups:
+            if fields := [self[name] for name in names if name in self.fields]:
+                yield FieldGroup(title, fields)
+
+
+class EditForm(GroupedFields, forms.ModelForm):
+    """The form of one row."""
+
     words_for_none: ClassVar[Mapping[str, str | Promise]] = {}  # the empty choice of a field, other than "none"
     shown_at: ClassVar[Mapping[str, str]] = {}  # where a verb calls something otherwise than the form: its field
     version = forms.CharField(required=False, widget=forms.HiddenInput)
@@ -66,15 +81,10 @@ class EditForm(forms.ModelForm):
             del by_field[name]
         super()._update_errors(errors)  # type: ignore[misc]
 
-    def field_groups(self) -> Iterator[FieldGroup]:
-        """Yield the visible fields in their groups."""
-        named = {name for _, names in self.groups for name in names}
-        rest = [bound for bound in self.visible_fields() if bound.name not in named]
-        if rest:
-            yield FieldGroup("", rest)
-        for title, names in self.groups:
-            if fields := [self[name] for name in names if name in self.fields]:
-                yield FieldGroup(title, fields)
+    def values(self) -> dict[str, Any]:
+        """Return the typed values of those of the model's fields that the form has, for a service."""
+        names: list[str] = self.Meta.fields  # type: ignore[attr-defined]
+        return {name: self.cleaned_data[name] for name in names if name in self.cleaned_data}
 
     def _names(self) -> list[str]:
         return [name for name in self.fields if name != "version"]

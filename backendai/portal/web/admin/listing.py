@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import django_filters
@@ -16,6 +17,7 @@ from django.utils.functional import Promise, cached_property
 from django.utils.text import slugify
 from django.utils.translation import gettext_lazy as _l
 from django.utils.translation import override
+from django_filters.filterset import filterset_factory
 from django_filters.views import FilterView
 from django_tables2.data import TableQuerysetData
 from django_tables2.paginators import LazyPaginator
@@ -24,7 +26,8 @@ from django_tables2.views import SingleTableMixin
 from backendai.base.core.csv_cells import csv_lines
 from backendai.base.texts.messages import in_words
 from backendai.portal.web.admin.access import PanelPage
-from backendai.portal.web.admin.forms import say_in_words
+from backendai.portal.web.admin.forms import name_text, say_in_words
+from backendai.portal.web.templatetags.portal import ago
 
 PAGE_SIZE = 50
 MOST_EXPORTED = 100_000
@@ -53,7 +56,7 @@ class UncountedPages(LazyPaginator):
 
 
 class PanelTable(tables.Table):
-    """A table of the panel.
+    """A table of the panel. It has the columns that its class declares.
 
     Columns with only buttons have ``exclude_from_export=True``. ``Meta.order_by`` is the default order.
     """
@@ -69,12 +72,55 @@ class PanelTable(tables.Table):
     class Meta:
         template_name = "web/panel/_table.html"
         default = "–"
+        fields: ClassVar[Sequence[str]] = ()
         attrs: ClassVar[dict[str, Any]] = {"class": "rows panel-rows"}
 
 
 def _choice(value: Any) -> str:
     """Return the translated label of a choice."""
     return in_words(value)
+
+
+class NumberColumn(tables.Column):
+    """A column of numbers, which are aligned at their last digit."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, attrs={"td": {"class": "number"}}, **kwargs)
+
+
+class YesNoColumn(tables.BooleanColumn):
+    """A column that says yes or no."""
+
+    def __init__(self, title: str | Promise) -> None:
+        super().__init__(verbose_name=title, yesno=(_l("yes"), _l("no")))
+
+
+class TimeColumn(tables.Column):
+    """A column of times: in words on the page, in ISO 8601 in files."""
+
+    def __init__(self, *args: Any, words: Callable[[Any], str] = ago, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._words = words
+
+    def render(self, value: Any) -> str:
+        """Return the time in words."""
+        return self._words(value)
+
+    def value(self, value: Any) -> str:
+        """Return the time for files."""
+        return str(value.isoformat())
+
+
+class NameColumn(tables.Column):
+    """A column of names that people have given; each keeps its own writing direction."""
+
+    def render(self, value: Any) -> str:
+        """Return the name."""
+        return name_text(str(value))
+
+    def value(self, value: Any) -> str:
+        """Return the name for files."""
+        return str(value)
 
 
 class YesNo(forms.Select):
@@ -131,9 +177,10 @@ class PanelFilter(django_filters.FilterSet):
 class ListPage(PanelPage, SingleTableMixin, FilterView):
     """A page with a list.
 
-    Subclasses set ``table_class``, ``filterset_class``, ``title``, ``section`` and ``get_queryset``.
-    ``create_address``: the page of the button ``create_label``; ``empty_text``: the text of an empty list.
-    ``counts_rows = False`` avoids counting a very long table.
+    Subclasses set ``table_class``, ``title``, ``section`` and ``get_queryset``, and either ``filterset_class`` or the
+    ``search_fields``, ``search_hint`` and ``filter_fields`` of a plain one. ``create_address``: the page of the button
+    ``create_label``; ``empty_text``: the text of an empty list. ``counts_rows = False`` avoids counting a very long
+    table.
     """
 
     template_name = "web/panel/list.html"
@@ -141,10 +188,19 @@ class ListPage(PanelPage, SingleTableMixin, FilterView):
     strict = False
     counts_rows: ClassVar[bool] = True
     lead: str | Promise = ""
-    empty_title = _l("Nothing here yet")
+    empty_title: str | Promise = _l("Nothing here yet")
     empty_text: str | Promise = ""
     create_address = ""
-    create_label = _l("New")
+    create_label: str | Promise = _l("New")
+    search_fields: ClassVar[tuple[str, ...]] = ()
+    search_hint: str | Promise = PanelFilter.search_hint
+    filter_fields: ClassVar[Sequence[str]] = ()
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if cls.filterset_class is None and cls.search_fields:
+            cls.filterset_class = filterset_factory(cls.table_class._meta.model, PanelFilter, cls.filter_fields)
+            cls.filterset_class.search_fields, cls.filterset_class.search_hint = cls.search_fields, cls.search_hint
 
     def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Show the list; with ``?export=csv`` send the filtered rows as a file."""
@@ -166,7 +222,7 @@ class ListPage(PanelPage, SingleTableMixin, FilterView):
             "create_address": self.create_address,
             "create_label": self.create_label,
             "is_filtered": any(value for name, value in self.request.GET.items() if name in self.filterset.filters),
-            "search_hint": getattr(self.filterset, "search_hint", "Search"),
+            "search_hint": self.filterset.search_hint,
             "export_query": self._export_query(),
         }
         return page | context

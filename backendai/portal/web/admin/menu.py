@@ -1,88 +1,60 @@
-"""The menu of the administration pages."""
+"""The administration pages in the order of their menu. Each entry declares its own addresses, rule and icon."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _l
 
 from backendai.domain.accounts.models import User
-from backendai.domain.accounts.roles import chooses_members, rules_people
+from backendai.portal.web.admin.access import PanelPage
+from backendai.portal.web.admin.agents.join_tokens import JoinTokens
+from backendai.portal.web.admin.agents.pages import Agents
+from backendai.portal.web.admin.agents.queue import Queue
+from backendai.portal.web.admin.agents.unknown_kernels import UnknownKernels
+from backendai.portal.web.admin.catalog.images import Images
+from backendai.portal.web.admin.catalog.presets import Presets
+from backendai.portal.web.admin.catalog.registries import Registries
+from backendai.portal.web.admin.people.domains import Domains
+from backendai.portal.web.admin.people.import_people import ImportPage
+from backendai.portal.web.admin.people.invitations import Invitations
+from backendai.portal.web.admin.people.policies import Policies
+from backendai.portal.web.admin.people.projects import Projects
+from backendai.portal.web.admin.people.users import Users
+from backendai.portal.web.admin.site.announcements import Announcements
+from backendai.portal.web.admin.site.audit import Audit
+from backendai.portal.web.admin.site.folders import Folders
+from backendai.portal.web.admin.site.groups import Groups
+from backendai.portal.web.admin.site.idle_checkers import IdleCheckers
+from backendai.portal.web.admin.site.information import InformationPage, MaintenancePage, StatisticsPage
+from backendai.portal.web.admin.site.jobs import Jobs
+from backendai.portal.web.admin.site.settings import SettingsPage
+from backendai.portal.web.admin.site.slot_types import SlotTypes
+from backendai.portal.web.admin.site.storage_hosts import StorageHosts
 
-
-def _superadmin(user: User) -> bool:
-    return user.is_superadmin
-
-
-def _administrator(user: User) -> bool:
-    return user.role != User.Role.USER
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One page of the menu. ``section`` is also the last part of its route's name, ``manage:<section>``."""
-
-    section: str
-    title: str | Promise
-    icon: str
-    rule: Callable[[User], bool] = _superadmin
-
-    @property
-    def address(self) -> str:
-        """The name of the page's route."""
-        return f"manage:{self.section}"
-
-
-MENU: tuple[tuple[str | Promise, tuple[Entry, ...]], ...] = (
-    (
-        _l("People"),
-        (
-            Entry("users", _l("Users"), "users", rules_people),
-            Entry("projects", _l("Projects"), "folder", chooses_members),
-            Entry("domains", _l("Domains"), "building"),
-            Entry("invitations", _l("Invitations"), "mail", chooses_members),
-            Entry("policies", _l("Resource policies"), "adjustments"),
-            Entry("import", _l("Import people"), "file-import", chooses_members),
-        ),
-    ),
+MENU: tuple[tuple[str | Promise, tuple[type[PanelPage], ...]], ...] = (
+    (_l("People"), (Users, Projects, Domains, Invitations, Policies, ImportPage)),
     (
         _l("Resources"),
         (
-            Entry("queue", _l("Pending sessions"), "clock", _administrator),
-            Entry("agents", _l("Agents"), "server"),
-            Entry("unknown-kernels", _l("Unknown kernels"), "alert-triangle"),
-            Entry("groups", _l("Resource groups"), "stack-2"),
-            Entry("idle-checkers", _l("Idle checkers"), "clock"),
-            Entry("presets", _l("Presets"), "adjustments"),
-            Entry("images", _l("Images"), "package"),
-            Entry("registries", _l("Registries"), "download"),
-            Entry("folders", _l("Folders"), "folder", _administrator),
-            Entry("storage-hosts", _l("Storage hosts"), "database"),
-            Entry("join-tokens", _l("Join tokens"), "key"),
-            Entry("slot-types", _l("Slot types"), "cpu"),
+            Queue, Agents, UnknownKernels, Groups, IdleCheckers, Presets, Images, Registries, Folders, StorageHosts,
+            JoinTokens, SlotTypes,
         ),
     ),
     (
         _l("Platform"),
         (
-            Entry("jobs", _l("Background jobs"), "refresh"),
-            Entry("statistics", _l("Statistics"), "chart-bar", _administrator),
-            Entry("settings", _l("Settings"), "adjustments-horizontal"),
-            Entry("announcements", _l("Announcements"), "speakerphone"),
-            Entry("maintenance", _l("Maintenance"), "tool"),
-            Entry("information", _l("Information"), "info-circle"),
-            Entry("audit", _l("Audit log"), "list-details"),
+            Jobs, StatisticsPage, SettingsPage, Announcements, MaintenancePage, InformationPage, Audit,
         ),
     ),
-)
+)  # fmt: skip
 
 
-def menu_for(user: User) -> Sequence[tuple[str | Promise, list[Entry]]]:
+def menu_for(user: User) -> Sequence[tuple[str | Promise, list[type[PanelPage]]]]:
     """Return the groups of the menu with the pages that this user may open."""
-    groups = [(title, [entry for entry in entries if entry.rule(user)]) for title, entries in MENU]
-    return [(title, entries) for title, entries in groups if entries]
+    groups = [(title, [page for page in pages if page.rule(user)]) for title, pages in MENU]
+    return [(title, pages) for title, pages in groups if pages]
 
 
 def has_menu(user: User) -> bool:

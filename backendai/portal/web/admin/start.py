@@ -36,14 +36,13 @@ class Figure(NamedTuple):
 @panel_page(has_menu)
 def start(request: PageRequest) -> HttpResponse:
     """Show the start page to superadmins; redirect other administrators to the first page of their menu."""
-    menu = menu_for(request.user)
     if not request.user.is_superadmin:
-        return redirect(menu[0][1][0].address)
+        return redirect(f"manage:{menu_for(request.user)[0][1][0].section}")
     agents = dict(Agent.objects.registered().order_by().values_list("status").annotate(Count("pk")))
     live = ComputeSession.objects.live().aggregate(
         all=Count("pk"), waiting=Count("pk", filter=Q(status=Status.PENDING))
     )
-    context: dict[str, Any] = {"section": "manage", "panel_section": "start", "title": _("Overview"), "menu": menu}
+    context: dict[str, Any] = {"section": "manage", "panel_section": "start", "title": _("Overview")}
     problems = _problems(request.user, agents, timezone.now())
     context |= {"problems": [one for one in problems if one.number], "figures": _figures(agents, live)}
     context["changes"] = AuditEntry.objects.select_related("actor").order_by("-at", "-pk")[:_CHANGES]

@@ -1,4 +1,4 @@
-"""Bars of the user's usage and limits on the dashboard.
+"""Bars of the usage and limits of a user or project.
 
 The numbers come from ``planning.allowances``, the ledger, and the free resources of a group.
 """
@@ -10,9 +10,12 @@ from dataclasses import dataclass
 from django.utils.translation import gettext as _
 
 from backendai.base.core.slots import Slots, format_amount, limit_text
-from backendai.domain.accounts.models import User
+from backendai.domain.accounts.models import Project, ResourcePolicy, User
+from backendai.domain.accounts.policies.applicable import PROJECT, USER, Limited, key_of
 from backendai.domain.cluster.slot_types import in_order
+from backendai.domain.compute.services.requests.limits import limit_views
 from backendai.domain.compute.services.status.ledger import held_in_groups
+from backendai.domain.planning.amounts import allowances
 from backendai.domain.planning.amounts.allowances import Allowance, HolderLimits, OwnLimits
 from backendai.portal.web.dashboard.resources import RoomBars, name_of_slot
 
@@ -115,6 +118,14 @@ def tightest(limits: OwnLimits) -> list[Gauge]:
 def gauges_of(holder: HolderLimits) -> list[Gauge]:
     """Return the bars of one holder, sessions first."""
     return [Gauge("", holder.sessions), *(Gauge(slot, one) for slot, one in holder.slots.items())]
+
+
+def gauges_of_holder(holder: User | Project) -> list[Gauge]:
+    """Return a bar for the sessions, and for each slot that is limited or held; two queries."""
+    scope = USER if isinstance(holder, User) else PROJECT
+    limited = Limited(key_of(scope, holder.pk), scope, str(holder), holder.policy or ResourcePolicy(name="none"))
+    [view] = limit_views([limited]).values()
+    return gauges_of(allowances.holder_limits(view, allowances.in_order({*view.slots, *view.used})))
 
 
 def own_use_in(room: RoomBars, user: User, limits: OwnLimits, *, shows_room: bool) -> list[Here]:

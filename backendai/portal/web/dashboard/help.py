@@ -5,14 +5,11 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_safe
 
-from backendai.portal.web.frame.requests import PageRequest
+from backendai.portal.web.frame.requests import PageRequest, signed_in
 from backendai.portal.web.guides.documents import FOLDER, USER_GUIDE, Guide, readable_by
 from backendai.portal.web.guides.rendering import Page, page_of
 from backendai.portal.web.session.pages import asks_for_part
@@ -22,9 +19,7 @@ logger = logging.getLogger(__name__)
 _LONGEST_SEARCH = 100
 
 
-@require_safe
-@never_cache
-@login_required
+@signed_in("GET")
 def guide(request: PageRequest, slug: str = USER_GUIDE) -> HttpResponse:
     """Show a guide. With ``?q=`` show the sections of all readable guides that contain every word, the best first."""
     guides = readable_by(request.user)
@@ -42,8 +37,7 @@ def guide(request: PageRequest, slug: str = USER_GUIDE) -> HttpResponse:
     return render(request, "web/_help_text.html" if asks_for_part(request) else "web/help.html", context)
 
 
-@require_safe
-@login_required
+@signed_in("GET")
 def picture(request: PageRequest, name: str) -> HttpResponse:
     """Return a picture of the guides as PNG."""
     path = FOLDER / "screenshots" / f"{name}.png"

@@ -5,27 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
 from django.shortcuts import redirect
 from django.utils.translation import gettext as _
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods
 
 from backendai.base.core.errors import UserError
 from backendai.base.texts.messages import in_words
-from backendai.domain.activity.notices import CHANNELS, CHOSEN, GIVEN, NoticeKind, choices_of, choose, sends_mail
+from backendai.domain.activity.notices import CHANNELS, CHOSEN, GIVEN, NoticeKind, choices_of, choose
 from backendai.portal.web.account.menu import account_page
-from backendai.portal.web.frame.requests import PageRequest
+from backendai.portal.web.frame.requests import PageRequest, signed_in
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@never_cache
-@login_required
+@signed_in("GET", "POST")
 def notice_choices(request: PageRequest) -> HttpResponse:
     """Show the user's settings of notifications; on POST save them."""
     if request.method == "POST":
-        offered = [channel for channel in CHANNELS if channel != "email" or sends_mail()]
+        offered = [name for name, channel in CHANNELS.items() if not channel.why_not()]
         values = {str(kind): {one: f"{kind}-{one}" in request.POST for one in offered} for kind in CHOSEN}
         try:
             choose(request.user, values)
@@ -68,5 +63,6 @@ def _context(request: PageRequest) -> dict[str, Any]:
             _("To a folder, an image, a template or a project, or your role changes."),
         ),
     }
-    rows = [(kind, *texts[kind], choices[kind]) for kind in CHOSEN]
-    return {"rows": rows, "sends_mail": sends_mail()}
+    channels = [(one.name, in_words(one.title), in_words(one.why_not())) for one in CHANNELS.values()]
+    rows = [(kind, *texts[kind], [(*one, choices[kind][one[0]]) for one in channels]) for kind in CHOSEN]
+    return {"rows": rows, "channels": channels}

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from django.contrib.auth.decorators import login_required
 from django.db.models import Count, Q
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_safe
+from django.utils.translation import gettext_noop as _noop
 
 from backendai.base.core.errors import UserError
 from backendai.base.core.session_kinds import KINDS
@@ -24,22 +23,27 @@ from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.requests.check import project_of
 from backendai.domain.compute.status import Status
 from backendai.domain.planning.amounts.allowances import own_limits
-from backendai.domain.planning.cluster_now import cluster_now
+from backendai.domain.planning.cluster_now import Problem, cluster_now
 from backendai.domain.usage.statistics import statistics, unit_of
 from backendai.portal.web.dashboard.gauges import gauges_of, own_use_in, tightest
 from backendai.portal.web.dashboard.resources import RoomBars, name_of_slot, rooms_for
 from backendai.portal.web.frame.charts import chart_of, usual_slot
 from backendai.portal.web.frame.kind_words import words_of
-from backendai.portal.web.frame.requests import PageRequest
+from backendai.portal.web.frame.requests import PageRequest, signed_in
 from backendai.portal.web.launch.resources import may_see_room
 
 _RECENT = 5
 _CHART_DAYS = 30
+_PROBLEMS = {
+    "lost": _noop("lost"),
+    "refused": _noop("refused (credential revoked)"),
+    "low-disk": _noop("disk low"),
+    "unknown-kernels": _noop("unknown kernels"),
+}
+_FILTERS = {"lost": "?status=LOST", "low-disk": "?low_disk=true"}
 
 
-@require_safe
-@never_cache
-@login_required
+@signed_in("GET")
 def dashboard(request: PageRequest) -> HttpResponse:
     """Show the dashboard; for htmx only its content."""
     rooms = rooms_for(request.user)
@@ -95,7 +99,18 @@ def _cluster(user: User) -> dict[str, Any]:
     sessions = live.aggregate(active=Count("pk"), waiting=Count("pk", filter=Q(status=Status.PENDING)))
     agents = dict(Agent.objects.registered().order_by().values_list("status").annotate(Count("pk")))
     by_status = [(status, agents[status]) for status in Agent.Status if status in agents]
-    return {**sessions, "agents": by_status, "now": cluster_now(), "chart": _chart(user)}
+    now = cluster_now()
+    problems = [(_PROBLEMS.get(one.kind, one.message), _address_of(one), one.agents) for one in now.problems]
+    return {**sessions, "agents": by_status, "now": now, "problems": problems, "chart": _chart(user)}
+
+
+def _address_of(problem: Problem) -> str:
+    """Return the page where an administrator sees or repairs the problem."""
+    if problem.kind == "unknown-kernels":
+        return reverse("manage:unknown-kernels")
+    if len(problem.agents) == 1:
+        return reverse("manage:agent", args=[problem.agents[0].pk])
+    return reverse("manage:agents") + _FILTERS.get(problem.kind, "")
 
 
 def _chart(user: User) -> dict[str, Any]:
@@ -109,8 +124,7 @@ def _chart(user: User) -> dict[str, Any]:
     }
 
 
-@require_safe
-@login_required
+@signed_in("GET")
 def agents(request: PageRequest) -> HttpResponse:
     """Redirect to the list of agents; 404 for others than superadmins."""
     if not request.user.is_superadmin:
@@ -118,9 +132,7 @@ def agents(request: PageRequest) -> HttpResponse:
     return redirect("manage:agents")
 
 
-@require_safe
-@never_cache
-@login_required
+@signed_in("GET")
 def current_announcements(request: PageRequest) -> HttpResponse:
     """Return the announcement bars for the top of every page; without htmx a page."""
     part = request.htmx and not request.htmx.boosted

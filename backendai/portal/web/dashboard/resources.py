@@ -9,7 +9,7 @@ from backendai.base.texts.messages import in_words
 from backendai.domain.accounts.models import User
 from backendai.domain.cluster.models import ResourceGroup
 from backendai.domain.cluster.slot_types import in_order, look_of, shown_amount
-from backendai.domain.compute.services.requests.openings import groups_open
+from backendai.domain.compute.services.requests.limits import groups_open
 from backendai.domain.planning.amounts.free import use_of
 
 

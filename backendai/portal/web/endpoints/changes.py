@@ -5,12 +5,9 @@ from __future__ import annotations
 from uuid import UUID
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods, require_POST
 
 from backendai.base.core.errors import UserError
 from backendai.base.texts.messages import in_words
@@ -33,14 +30,12 @@ from backendai.portal.web.endpoints.page_forms import RuleForm, ScaleForm, Token
 from backendai.portal.web.endpoints.pages import SECTION, endpoint_page, find_endpoint
 from backendai.portal.web.endpoints.plots import plot_of_replay
 from backendai.portal.web.endpoints.request_fields import SettingsForm
-from backendai.portal.web.frame.requests import PageRequest
+from backendai.portal.web.frame.requests import PageRequest, signed_in
 
 _WISHES = {"start": DesiredState.RUN, "stop": DesiredState.STOPPED, "delete": DesiredState.DELETED}
 
 
-@require_POST
-@never_cache
-@login_required
+@signed_in("POST")
 def scale(request: PageRequest, endpoint_id: UUID) -> HttpResponse:
     """Change the limits of the number of replicas; with ``go=try`` show their effect on yesterday's requests."""
     found, form = find_endpoint(request, endpoint_id), ScaleForm(request.POST)
@@ -61,9 +56,7 @@ def scale(request: PageRequest, endpoint_id: UUID) -> HttpResponse:
     return endpoint_page(request, found, status=422, scale_form=form)
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@never_cache
-@login_required
+@signed_in("GET", "POST")
 def update(request: PageRequest, endpoint_id: UUID) -> HttpResponse:
     """Show the form for a new revision, filled with the current one; on POST start the update."""
     found = find_endpoint(request, endpoint_id)
@@ -83,9 +76,7 @@ def update(request: PageRequest, endpoint_id: UUID) -> HttpResponse:
     return render(request, "web/endpoints/update.html", context, status=422 if form.is_bound else 200)
 
 
-@require_POST
-@never_cache
-@login_required
+@signed_in("POST")
 def go_back(request: PageRequest, endpoint_id: UUID) -> HttpResponse:
     """Replace the current revision with an earlier one."""
     found = find_endpoint(request, endpoint_id)
@@ -97,9 +88,7 @@ def go_back(request: PageRequest, endpoint_id: UUID) -> HttpResponse:
     return redirect("web:endpoint", endpoint_id)
 
 
-@require_POST
-@never_cache
-@login_required
+@signed_in("POST")
 def state(request: PageRequest, endpoint_id: UUID) -> HttpResponse:
     """Start, stop or delete the endpoint, retry a failed start, or allow a gap in an update."""
     found, order = find_endpoint(request, endpoint_id), request.POST.get("order", "")
@@ -123,9 +112,7 @@ def state(request: PageRequest, endpoint_id: UUID) -> HttpResponse:
     return redirect("web:endpoint", endpoint_id)
 
 
-@require_POST
-@never_cache
-@login_required
+@signed_in("POST")
 def settings(request: PageRequest, endpoint_id: UUID) -> HttpResponse:
     """Change who may send requests, how long requests wait, and how updates proceed."""
     found, form = find_endpoint(request, endpoint_id), SettingsForm(request.POST)
@@ -139,9 +126,7 @@ def settings(request: PageRequest, endpoint_id: UUID) -> HttpResponse:
     return endpoint_page(request, found, status=422, settings_form=form)
 
 
-@require_POST
-@never_cache
-@login_required
+@signed_in("POST")
 def rules(request: PageRequest, endpoint_id: UUID) -> HttpResponse:
     """Add a scaling rule, or remove one."""
     found, kept = find_endpoint(request, endpoint_id), request.POST.get("remove", "")
@@ -160,11 +145,9 @@ def rules(request: PageRequest, endpoint_id: UUID) -> HttpResponse:
     return endpoint_page(request, found, status=422, rule_form=form)
 
 
-@require_POST
-@never_cache
-@login_required
+@signed_in("POST")
 def tokens(request: PageRequest, endpoint_id: UUID) -> HttpResponse:
-    """Create a token and show its text once. The text is not stored, so the answer is no redirect."""
+    """Create a token and show its text once. The text is not stored, so no redirect follows."""
     found, form = find_endpoint(request, endpoint_id), TokenForm(request.POST)
     if form.is_valid():
         try:
@@ -175,9 +158,7 @@ def tokens(request: PageRequest, endpoint_id: UUID) -> HttpResponse:
     return endpoint_page(request, found, status=422, token_form=form)
 
 
-@require_POST
-@never_cache
-@login_required
+@signed_in("POST")
 def revoke(request: PageRequest, endpoint_id: UUID, endpoint_token_id: UUID) -> HttpResponse:
     """Revoke a token."""
     found = find_endpoint(request, endpoint_id)

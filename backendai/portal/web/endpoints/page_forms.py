@@ -6,21 +6,15 @@ from datetime import timedelta
 from typing import Any
 
 from django import forms
-from django.conf import settings
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _l
 
+from backendai.base.texts.messages import in_words
 from backendai.domain.accounts.models import User
-from backendai.domain.serving.models import MOST_REPLICAS, Metric
+from backendai.domain.serving.models import MOST_REPLICAS
+from backendai.domain.serving.rule_kinds import RULE_KINDS
 
 _PLAIN = {"autocomplete": "off", "spellcheck": "false"}
-METRIC_WORDS = {
-    Metric.LATENCY.value: _l("Seconds to the answer, 95th percentile"),
-    Metric.RATE.value: _l("Requests per second and replica"),
-    Metric.QUEUE.value: _l("Requests that wait"),
-    Metric.GPU.value: _l("Use of the accelerators in per cent"),
-    Metric.PROMETHEUS.value: _l("Value of a Prometheus query"),
-}
 
 
 class ScaleForm(forms.Form):
@@ -55,10 +49,10 @@ class RuleForm(forms.Form):
 
     def __init__(self, *args: Any, user: User, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        has_server = bool(settings.PROMETHEUS_URL) and user.is_superadmin
-        choices = [one for one in METRIC_WORDS.items() if has_server or one[0] != Metric.PROMETHEUS]
+        offered = [kind for kind in RULE_KINDS.values() if kind.is_offered_to(user)]
+        choices = [(kind.name, in_words(kind.title)) for kind in offered]
         self.fields["metric"].choices = choices  # type: ignore[attr-defined]
-        if not has_server:
+        if not any(kind.has_query for kind in offered):
             del self.fields["query"]
 
 

@@ -9,14 +9,11 @@ from uuid import UUID
 
 from csp.constants import SELF
 from csp.decorators import csp_update
-from django.contrib.auth.decorators import login_required
 from django.core.paginator import Paginator
 from django.db.models import F
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods, require_safe
 
 from backendai.base.core.errors import UserError
 from backendai.base.core.slots import Slots
@@ -25,13 +22,14 @@ from backendai.base.texts.translation import gettext as _
 from backendai.domain.serving.models import Endpoint, Revision, State
 from backendai.domain.serving.presentation import accelerators_of, points_of, shown
 from backendai.domain.serving.previewing import preview_endpoint
+from backendai.domain.serving.rule_kinds import RULE_KINDS
 from backendai.domain.serving.services.endpoints import create_endpoint
 from backendai.portal.web.account.menu import blame
 from backendai.portal.web.endpoints.forms import EndpointForm
-from backendai.portal.web.endpoints.page_forms import METRIC_WORDS, RuleForm, ScaleForm, TokenForm
+from backendai.portal.web.endpoints.page_forms import RuleForm, ScaleForm, TokenForm
 from backendai.portal.web.endpoints.plots import HEIGHT, WIDTH, plots_of, window_of
 from backendai.portal.web.endpoints.request_fields import SettingsForm
-from backendai.portal.web.frame.requests import PageRequest
+from backendai.portal.web.frame.requests import PageRequest, signed_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +98,7 @@ _NEWEST = ("-updated_at", "-pk")  # a reason that comes again counts up its reco
 _PAGE, _MOST_RECORDS, _MOST_ENDED, _LONGEST_NAME = 50, 30, 20, 64
 
 
-@require_safe
-@never_cache
-@login_required
+@signed_in("GET")
 def endpoints(request: PageRequest) -> HttpResponse:
     """Show a page of the visible endpoints; ``q`` filters by name. For htmx only the list."""
     asked = request.GET.get("q", "").strip()[:_LONGEST_NAME]
@@ -113,9 +109,7 @@ def endpoints(request: PageRequest) -> HttpResponse:
     return render(request, f"web/endpoints/{'_list' if is_part else 'list'}.html", context)
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@never_cache
-@login_required
+@signed_in("GET", "POST")
 def create(request: PageRequest) -> HttpResponse:
     """Show the form for a new endpoint; on POST create it and redirect to its page."""
     form = EndpointForm(request.POST or None, request.FILES or None, user=request.user)
@@ -144,17 +138,13 @@ def _blame_for(form: EndpointForm, error: UserError, order: str) -> None:
         blame(form, error)
 
 
-@require_safe
-@never_cache
-@login_required
+@signed_in("GET")
 def endpoint(request: PageRequest, endpoint_id: UUID) -> HttpResponse:
     """Show an endpoint; for htmx only the live parts."""
     return endpoint_page(request, find_endpoint(request, endpoint_id))
 
 
-@require_safe
-@never_cache
-@login_required
+@signed_in("GET")
 def decisions(request: PageRequest, endpoint_id: UUID) -> HttpResponse:
     """Show a page of all scaling decisions about an endpoint."""
     found = find_endpoint(request, endpoint_id)
@@ -180,6 +170,7 @@ def endpoint_page(request: PageRequest, found: Endpoint, *, status: int = 200, *
     changes = list(found.records.filter(created_at__gt=window.since).exclude(before=F("after")).order_by("pk"))
     numbers = {"minimum": row.minimum, "maximum": row.maximum, "target": f"{row.target:g}"}
     numbers["asleep_minutes"] = f"{row.asleep_after.total_seconds() / 60:g}"
+    titles = {name: in_words(kind.title) for name, kind in RULE_KINDS.items()}
     context: dict[str, Any] = {
         "one": one,
         "endpoint": found,
@@ -194,7 +185,7 @@ def endpoint_page(request: PageRequest, found: Endpoint, *, status: int = 200, *
         "tokens": list(found.tokens.all()[:100]),
         "scale_form": ScaleForm(initial=numbers),
         "token_form": TokenForm(),
-        "rules": [(rule, METRIC_WORDS.get(rule.metric, rule.metric)) for rule in found.rules.all()],
+        "rules": [(rule, titles.get(rule.metric, rule.metric)) for rule in found.rules.all()],
         "rule_form": RuleForm(user=request.user),
         "is_part": is_part,
     }

@@ -8,12 +8,9 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_POST
 
 from backendai.base.core.errors import UserError
 from backendai.base.texts.messages import in_words
@@ -24,7 +21,7 @@ from backendai.domain.storage.file_server import FileServerError, StorageSilent
 from backendai.domain.storage.models import Folder
 from backendai.portal.web.folders.access import back_to, explorer_at, find_folder, folder_page, try_to
 from backendai.portal.web.folders.paths import answered_path, directory_of, inside, moved_to, name_of, path_in
-from backendai.portal.web.frame.requests import PageRequest
+from backendai.portal.web.frame.requests import PageRequest, signed_in
 
 _MOST_NAMED = 10
 _EXISTS = "exists"
@@ -119,9 +116,7 @@ _MOST_AT_ONCE = 1000
 _ITEM = re.compile(r"[\w.-]{1,64}\Z", re.ASCII)
 
 
-@require_POST
-@never_cache
-@login_required
+@signed_in("POST")
 def make_directory(request: PageRequest, folder_id: UUID) -> HttpResponse:
     """Create a directory in the shown directory."""
     folder, place = find_folder(request, folder_id), path_in(request.POST.get("place", ""))
@@ -135,9 +130,7 @@ def make_directory(request: PageRequest, folder_id: UUID) -> HttpResponse:
     return back_to(folder_id, place)
 
 
-@require_POST
-@never_cache
-@login_required
+@signed_in("POST")
 def rename(request: PageRequest, folder_id: UUID) -> HttpResponse:
     """Rename an entry; asks before replacing another."""
     folder, source = find_folder(request, folder_id), path_in(request.POST.get("source", ""))
@@ -156,9 +149,7 @@ def rename(request: PageRequest, folder_id: UUID) -> HttpResponse:
     return back_to(folder_id, place)
 
 
-@require_POST
-@never_cache
-@login_required
+@signed_in("POST")
 def move(request: PageRequest, folder_id: UUID) -> HttpResponse:
     """Move entries to another directory of the folder; asks before replacing others."""
     folder, place = find_folder(request, folder_id), path_in(request.POST.get("place", ""))
@@ -176,9 +167,7 @@ def move(request: PageRequest, folder_id: UUID) -> HttpResponse:
     return back_to(folder_id, place)
 
 
-@require_POST
-@never_cache
-@login_required
+@signed_in("POST")
 def delete(request: PageRequest, folder_id: UUID) -> HttpResponse:
     """Move entries to the folder's trash."""
     folder, place = find_folder(request, folder_id), path_in(request.POST.get("place", ""))
@@ -195,9 +184,7 @@ def delete(request: PageRequest, folder_id: UUID) -> HttpResponse:
     return back_to(folder_id, place)
 
 
-@require_POST
-@never_cache
-@login_required
+@signed_in("POST")
 def change_bin(request: PageRequest, folder_id: UUID) -> HttpResponse:
     """Restore an item of the folder's trash, purge it, or empty the trash."""
     folder, item = find_folder(request, folder_id), request.POST.get("item", "")

@@ -5,12 +5,9 @@ from __future__ import annotations
 from uuid import UUID
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods
 
 from backendai.base.core.errors import UserError
 from backendai.base.texts.messages import in_words
@@ -21,12 +18,10 @@ from backendai.domain.storage.models import Folder
 from backendai.domain.storage.querysets import MANAGE
 from backendai.gates.gateways.folder_cuts import unmount
 from backendai.portal.web.folders.access import find_folder
-from backendai.portal.web.frame.requests import PageRequest
+from backendai.portal.web.frame.requests import PageRequest, signed_in
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@never_cache
-@login_required
+@signed_in("GET", "POST")
 def cut(request: PageRequest, folder_id: UUID, session_id: UUID) -> HttpResponse:
     """Ask for confirmation; on POST unmount the folder in the session, or end the session."""
     folder = find_folder(request, folder_id, MANAGE)

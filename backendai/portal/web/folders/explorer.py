@@ -7,13 +7,10 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.utils import timezone
 from django.utils.http import urlencode
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_POST, require_safe
 
 from backendai.base.core.errors import UserError
 from backendai.base.texts.messages import in_words
@@ -27,7 +24,7 @@ from backendai.domain.storage.services.measuring import take_newer
 from backendai.portal.web.folders.access import back_to, explored, find_folder, folder_page, may_change_files
 from backendai.portal.web.folders.paths import directory_of, entry_in, is_raw, name_of, path_in, places_of
 from backendai.portal.web.folders.writers import note_changes
-from backendai.portal.web.frame.requests import PageRequest
+from backendai.portal.web.frame.requests import PageRequest, signed_in
 
 _SORTS = ("name", "size", "mtime")
 PAGE_SIZE = 200
@@ -52,9 +49,7 @@ class DirectoryQuery(NamedTuple):
         return [_heading(name, self.sort, self.order, path) for name in _SORTS]
 
 
-@require_safe
-@never_cache
-@login_required
+@signed_in("GET")
 def explorer(request: PageRequest, folder_id: UUID) -> HttpResponse:
     """Show a directory of a folder; for htmx only its entries."""
     folder, path = find_folder(request, folder_id), path_in(request.GET.get("path", ""))
@@ -66,9 +61,7 @@ def explorer(request: PageRequest, folder_id: UUID) -> HttpResponse:
     return folder_page(request, folder, "explorer", context | {"places": places_of(path)}, tab="files")
 
 
-@require_safe
-@never_cache
-@login_required
+@signed_in("GET")
 def file(request: PageRequest, folder_id: UUID) -> HttpResponse:
     """Show one file: as an image, as a text to edit, or only its properties."""
     folder, path = find_folder(request, folder_id), path_in(request.GET.get("path", ""))
@@ -87,9 +80,7 @@ def file(request: PageRequest, folder_id: UUID) -> HttpResponse:
     return folder_page(request, folder, "file", context, tab="files", status=404 if "fault" in context else 200)
 
 
-@require_safe
-@never_cache
-@login_required
+@signed_in("GET")
 def bin(request: PageRequest, folder_id: UUID) -> HttpResponse:
     """Show the deleted files of a folder (its trash)."""
     folder = find_folder(request, folder_id)
@@ -104,9 +95,7 @@ def bin(request: PageRequest, folder_id: UUID) -> HttpResponse:
     return folder_page(request, folder, "bin", context, tab="bin")
 
 
-@require_POST
-@never_cache
-@login_required
+@signed_in("POST")
 def enter(request: PageRequest, folder_id: UUID) -> JsonResponse:
     """Return a one-time code for the files of a folder, and the address that accepts it."""
     folder = find_folder(request, folder_id)
@@ -115,9 +104,7 @@ def enter(request: PageRequest, folder_id: UUID) -> JsonResponse:
     return JsonResponse({"url": entry.url, "code": entry.code})
 
 
-@require_safe
-@never_cache
-@login_required
+@signed_in("GET")
 def lead(request: PageRequest, folder_id: UUID) -> HttpResponse:
     """Show a form that posts a one-time code to the origin of the files, and then leads to a file.
 

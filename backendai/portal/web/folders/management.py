@@ -6,12 +6,9 @@ from typing import Any
 from uuid import UUID
 
 from django import forms
-from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
 from django.shortcuts import redirect
 from django.utils import timezone
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods, require_POST
 
 from backendai.base.core.errors import NotFound, UserError
 from backendai.base.texts.translation import gettext as _
@@ -33,14 +30,12 @@ from backendai.domain.storage.status import GrantKind
 from backendai.portal.web.account.menu import blame
 from backendai.portal.web.folders.access import find_folder, folder_page, rights_to, try_to
 from backendai.portal.web.folders.forms import CloneForm, OverrideForm, SettingsForm, ShareForm
-from backendai.portal.web.frame.requests import PageRequest
+from backendai.portal.web.frame.requests import PageRequest, signed_in
 
 _MOST_USES = 100
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@never_cache
-@login_required
+@signed_in("GET", "POST")
 def sharing(request: PageRequest, folder_id: UUID) -> HttpResponse:
     """Show the people with access to a folder; on POST invite a person, or change a project member's rights."""
     folder = find_folder(request, folder_id, MANAGE)
@@ -68,9 +63,7 @@ def sharing(request: PageRequest, folder_id: UUID) -> HttpResponse:
     return folder_page(request, folder, "sharing", context, tab="sharing", status=422 if form.errors else 200)
 
 
-@require_POST
-@never_cache
-@login_required
+@signed_in("POST")
 def revoke(request: PageRequest, folder_id: UUID, guest_id: UUID) -> HttpResponse:
     """End the sharing of the folder with a person."""
     folder = find_folder(request, folder_id, MANAGE)
@@ -86,9 +79,7 @@ def revoke(request: PageRequest, folder_id: UUID, guest_id: UUID) -> HttpRespons
     return redirect("web:folder_sharing", folder_id)
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@never_cache
-@login_required
+@signed_in("GET", "POST")
 def settings(request: PageRequest, folder_id: UUID) -> HttpResponse:
     """Show a folder's properties and the sessions that use it; on POST change its settings."""
     folder = find_folder(request, folder_id)
@@ -109,9 +100,7 @@ def settings(request: PageRequest, folder_id: UUID) -> HttpResponse:
     return _settings_page(request, folder, form)
 
 
-@require_POST
-@never_cache
-@login_required
+@signed_in("POST")
 def clone(request: PageRequest, folder_id: UUID) -> HttpResponse:
     """Clone a folder, and redirect to the clone."""
     folder = find_folder(request, folder_id)

@@ -6,13 +6,10 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from backendai.base.core.errors import UserError
 from backendai.base.texts.messages import in_words
@@ -34,15 +31,13 @@ from backendai.portal.web.account.menu import blame
 from backendai.portal.web.folders.access import find_folder, try_to
 from backendai.portal.web.folders.forms import CreateForm
 from backendai.portal.web.folders.listing import ONLY, ListQuery, page_of, tabs_of, trash_of
-from backendai.portal.web.frame.requests import PageRequest
+from backendai.portal.web.frame.requests import PageRequest, signed_in
 from backendai.portal.web.launch.fields.mount_fields import is_uuid
 
 _MOST_AT_ONCE = 100
 
 
-@require_safe
-@never_cache
-@login_required
+@signed_in("GET")
 def folders(request: PageRequest) -> HttpResponse:
     """Show the requested folders; for htmx only the list."""
     asked = ListQuery.of(request.GET)
@@ -58,9 +53,7 @@ def folders(request: PageRequest) -> HttpResponse:
     return render(request, "web/folders/list.html", context | {"section": "folders", "tab": "list"})
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@never_cache
-@login_required
+@signed_in("GET", "POST")
 def create(request: PageRequest) -> HttpResponse:
     """Show the form for a new folder; on POST, create the folder and redirect to its page. For htmx, which sends the
     form of a dialog, return only the form with its faults."""
@@ -80,9 +73,7 @@ def create(request: PageRequest) -> HttpResponse:
     return render(request, "web/folders/new.html", context, status=422 if form.is_bound else 200)
 
 
-@require_POST
-@never_cache
-@login_required
+@signed_in("POST")
 def answer_invitation(request: PageRequest, grant_id: int) -> HttpResponse:
     """Accept or decline an invitation to a folder."""
     grant: FolderGrant = get_object_or_404(FolderGrant.objects.pending_for(request.user), pk=grant_id)
@@ -100,18 +91,14 @@ def answer_invitation(request: PageRequest, grant_id: int) -> HttpResponse:
     return redirect("web:folders")
 
 
-@require_safe
-@never_cache
-@login_required
+@signed_in("GET")
 def trash(request: PageRequest) -> HttpResponse:
     """Show the folders in the trash."""
     context = {"section": "folders", "tab": "trash", "rows": list(trash_of(request.user)[:500])}
     return render(request, "web/folders/trash.html", context)
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@never_cache
-@login_required
+@signed_in("GET", "POST")
 def purge(request: PageRequest, folder_id: UUID) -> HttpResponse:
     """Ask for the folder's name as confirmation; on POST purge the folder."""
     folder = find_folder(request, folder_id, "manage")
@@ -130,9 +117,7 @@ def purge(request: PageRequest, folder_id: UUID) -> HttpResponse:
     return render(request, "web/folders/purge.html", {"section": "folders", "folder": folder})
 
 
-@require_POST
-@never_cache
-@login_required
+@signed_in("POST")
 def change_state(request: PageRequest, folder_id: UUID, verb: str) -> HttpResponse:
     """Move a folder to the trash, restore it, retry its creation, or leave it."""
     folder, now = find_folder(request, folder_id), timezone.now()
@@ -156,9 +141,7 @@ def change_state(request: PageRequest, folder_id: UUID, verb: str) -> HttpRespon
     return redirect("web:folder", folder_id) if verb in ("restore", "retry") else redirect("web:folders")
 
 
-@require_POST
-@never_cache
-@login_required
+@signed_in("POST")
 def change_many(request: PageRequest) -> HttpResponse:
     """Move the selected folders to the trash, or restore them. Names each folder that stayed, with the reason."""
     is_restored, now = request.POST.get("verb") == "restore", timezone.now()
@@ -180,9 +163,7 @@ def change_many(request: PageRequest) -> HttpResponse:
     return redirect("web:folders_trash" if is_restored else "web:folders")
 
 
-@require_safe
-@never_cache
-@login_required
+@signed_in("GET")
 def by_digits(request: PageRequest, digits: str) -> HttpResponse:
     """Redirect from the address of a folder's files to the folder's page."""
     least, most = UUID(hex=digits.ljust(32, "0")), UUID(hex=digits.ljust(32, "f"))

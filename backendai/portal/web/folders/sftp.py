@@ -5,23 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods
 
 from backendai.base.core.errors import UserError
 from backendai.base.texts.messages import in_words
 from backendai.domain.compute.services.launching.system_sessions import left_out, open_folders, session_of
 from backendai.gates.gateways.ssh_access import folder_lines_for, site_for
-from backendai.portal.web.frame.requests import PageRequest
+from backendai.portal.web.frame.requests import PageRequest, signed_in
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@never_cache
-@login_required
+@signed_in("GET", "POST")
 def sftp(request: PageRequest) -> HttpResponse:
     """Show the SFTP commands; POST starts the session that serves the folders."""
     site = site_for(request.get_host())

@@ -3,7 +3,24 @@
 from django.urls import path, register_converter
 
 from backendai.portal.web.folders import changes, cutting, explorer, management, pages, sftp
-from backendai.portal.web.folders.addresses import DigitsConverter, VerbConverter
+
+
+class VerbConverter:
+    """Matches an action on a whole folder."""
+
+    regex = "trash|restore|retry|leave"
+
+    def to_python(self, value: str) -> str:
+        return value
+
+    to_url = to_python
+
+
+class DigitsConverter(VerbConverter):
+    """Matches the first digits of a folder's id, as in the host name of its files."""
+
+    regex = "[0-9a-f]{12}"
+
 
 register_converter(VerbConverter, "folder_verb")
 register_converter(DigitsConverter, "folder_digits")

@@ -9,6 +9,7 @@ from functools import cache
 from django.conf import settings
 
 from backendai.base.core.version import VERSION
+from backendai.base.paths.installation import IS_CLONE
 
 _PATIENCE_SECONDS = 2.0
 
@@ -17,7 +18,7 @@ _PATIENCE_SECONDS = 2.0
 def build_text() -> str:
     """Return version, commit and date, as far as known; computed once for each process."""
     commit, made_at = settings.BUILD_COMMIT, settings.BUILD_DATE
-    if not commit:
+    if not commit and IS_CLONE:  # the folder of a package may lie in a clone of something else
         commit, made_at = _of_the_clone()
     return " · ".join(filter(None, (VERSION, commit[:12], made_at)))
 

@@ -11,7 +11,7 @@ from django.middleware.locale import LocaleMiddleware
 from django.utils import translation
 from django.utils.cache import patch_vary_headers
 
-from backendai.base.texts.languages import language_asked_for
+from backendai.base.texts.translation import language_asked_for
 from backendai.domain.accounts.models import User
 
 _FOR_PROGRAMS = ("/api/", "/node/")

@@ -1,16 +1,22 @@
-"""The request of a signed-in user, and readers of form data."""
+"""Views for signed-in users, their request, and readers of form data."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 from uuid import UUID
 
+from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods
 from django_htmx.middleware import HtmxDetails
 
 from backendai.domain.accounts.models import User
+
+V = TypeVar("V", bound=Callable[..., Any])
 
 
 class PageRequest(HttpRequest):
@@ -18,6 +24,12 @@ class PageRequest(HttpRequest):
 
     user: User
     htmx: HtmxDetails
+
+
+def signed_in(*methods: str) -> Callable[[V], V]:
+    """Return a decorator of views for signed-in users with these methods (with GET also HEAD). No cache keeps them."""
+    allowed = [*methods, "HEAD"] if "GET" in methods else [*methods]
+    return lambda view: require_http_methods(allowed)(never_cache(login_required(view)))
 
 
 def ids_in(texts: Sequence[str]) -> list[UUID]:

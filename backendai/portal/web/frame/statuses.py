@@ -1,11 +1,14 @@
-"""The presentation of a status: its word, colour and movement; and the meaning of its changes."""
+"""The presentation of a status: its word, colour and movement; the meaning of its changes; and the exit of a kernel."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop as _noop
+
+from backendai.base.texts.translation import gettext as _
+from backendai.domain.compute.models import Kernel
+from backendai.domain.compute.reasons import ReasonKind, codes_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,3 +71,21 @@ def meaning_of(from_status: str, to_status: str) -> str:
 def appearance_of(status: str) -> Appearance:
     """Return the presentation of a status; an unknown one is its own word in grey."""
     return _LOOKS.get(status) or Appearance(status.replace("_", " ").capitalize(), "over")
+
+
+_ON_ORDER = frozenset({*codes_of(ReasonKind.REQUEST, ReasonKind.IDLE, ReasonKind.LIMIT), "agent-drained"})
+_STOPPED = {143: _noop("stopped (SIGTERM)"), 137: _noop("stopped (SIGKILL)")}
+
+
+def was_stopped(kernel: Kernel) -> bool:
+    """Return whether the exit code only shows that the process was ordered to end, which is no failure."""
+    return kernel.exit_code in _STOPPED and kernel.status_reason in _ON_ORDER
+
+
+def exit_words(kernel: Kernel) -> str:
+    """Return the exit code as text; empty if there is none."""
+    if kernel.exit_code is None:
+        return ""
+    if was_stopped(kernel):
+        return _(_STOPPED[kernel.exit_code])
+    return _("exit %(code)s") % {"code": kernel.exit_code}

@@ -7,13 +7,10 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _l
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods, require_POST
 
 from backendai.base.core.errors import NotFound, UserError
 from backendai.base.core.written_documents import LARGEST, written
@@ -22,7 +19,7 @@ from backendai.base.texts.translation import gettext as _
 from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.launching.recent import parameters_of, recent_launch
 from backendai.domain.compute.services.requests.session_files import launch_files_of
-from backendai.domain.pipelines.documents.copying import copied_text
+from backendai.domain.pipelines.documents.stored import copied_text
 from backendai.domain.pipelines.models import Run
 from backendai.domain.storage.models import Folder
 from backendai.domain.templates.models import Template
@@ -35,7 +32,7 @@ from backendai.domain.templates.services.publishing import (
     publish_version,
 )
 from backendai.portal.web.account.menu import blame
-from backendai.portal.web.frame.requests import PageRequest
+from backendai.portal.web.frame.requests import PageRequest, signed_in
 from backendai.portal.web.gallery.forms import LookForm, TemplateForm, VersionForm
 from backendai.portal.web.gallery.pages import SECTION, find_template, template_page
 from backendai.portal.web.launch.fields.mount_fields import is_uuid
@@ -66,9 +63,7 @@ EXAMPLES = {
 }
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@never_cache
-@login_required
+@signed_in("GET", "POST")
 def create(request: PageRequest) -> HttpResponse:
     """Show the form for a new template; on POST create it.
 
@@ -87,9 +82,7 @@ def create(request: PageRequest) -> HttpResponse:
     return render(request, "web/gallery/new.html", context, status=422 if form.is_bound else 200)
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@never_cache
-@login_required
+@signed_in("GET", "POST")
 def publish(request: PageRequest, template_id: UUID) -> HttpResponse:
     """Show the form for a new version; on POST publish it, and activate it if that is checked."""
     found = find_template(request, template_id, to_change=True)
@@ -108,9 +101,7 @@ def publish(request: PageRequest, template_id: UUID) -> HttpResponse:
     return render(request, "web/gallery/publish.html", context, status=422 if form.is_bound else 200)
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@never_cache
-@login_required
+@signed_in("GET", "POST")
 def change(request: PageRequest, template_id: UUID) -> HttpResponse:
     """Show the form for title, description, icon and deprecation reason; on POST save them."""
     found = find_template(request, template_id, to_change=True)
@@ -127,8 +118,7 @@ def change(request: PageRequest, template_id: UUID) -> HttpResponse:
     return render(request, "web/gallery/change.html", context, status=422 if form.is_bound else 200)
 
 
-@require_POST
-@login_required
+@signed_in("POST")
 def activate(request: PageRequest, template_id: UUID) -> HttpResponse:
     """Make a version of the template the current one."""
     found = find_template(request, template_id, to_change=True)
@@ -142,8 +132,7 @@ def activate(request: PageRequest, template_id: UUID) -> HttpResponse:
     return redirect("web:template", found.pk)
 
 
-@require_POST
-@login_required
+@signed_in("POST")
 def delete(request: PageRequest, template_id: UUID) -> HttpResponse:
     """Delete the template if that was confirmed. Running sessions continue."""
     found = find_template(request, template_id, to_change=True)

@@ -5,28 +5,23 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from django.contrib.auth.decorators import login_required
 from django.db.models import Q
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, render
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_safe
 
 from backendai.base.texts.translation import gettext_lazy as _
 from backendai.domain.pipelines.documents.document import KIND
 from backendai.domain.templates.documents import parts_of
 from backendai.domain.templates.models import SESSION, Template
 from backendai.domain.templates.services.publishing import may_change
-from backendai.portal.web.frame.requests import PageRequest
+from backendai.portal.web.frame.requests import PageRequest, signed_in
 
 SECTION = {"section": "templates"}
 KINDS = {SESSION: _("a session"), KIND: _("a pipeline")}
 _MOST_SHOWN, _MOST_VERSIONS = 200, 50
 
 
-@require_safe
-@never_cache
-@login_required
+@signed_in("GET")
 def templates(request: PageRequest) -> HttpResponse:
     """Show the visible templates, deprecated ones last; two queries."""
     sought, scope, kind = (
@@ -35,6 +30,7 @@ def templates(request: PageRequest) -> HttpResponse:
         request.GET.get("kind", ""),
     )
     rows = Template.objects.visible_to(request.user).select_related("owner", "project", "domain", "current")
+    rows = rows.defer("current__document", "current__text")
     if sought:
         rows = rows.filter(Q(name__icontains=sought) | Q(title__icontains=sought) | Q(description__icontains=sought))
     if scope in Template.Scope.values:
@@ -47,9 +43,7 @@ def templates(request: PageRequest) -> HttpResponse:
     return render(request, "web/gallery/list.html", context | SECTION)
 
 
-@require_safe
-@never_cache
-@login_required
+@signed_in("GET")
 def template(request: PageRequest, template_id: UUID) -> HttpResponse:
     """Show a template with its versions; ``?version=`` shows another version's document."""
     return template_page(request, find_template(request, template_id))

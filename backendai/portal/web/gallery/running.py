@@ -5,12 +5,9 @@ from __future__ import annotations
 from uuid import UUID
 
 from django import forms
-from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods
 
 from backendai.base.core.errors import UserError
 from backendai.base.texts.messages import in_words
@@ -20,7 +17,7 @@ from backendai.domain.pipelines.services.creating import LONGEST_NAME, RunSpec, 
 from backendai.domain.templates.documents import parts_of
 from backendai.domain.templates.models import Template, TemplateVersion
 from backendai.domain.templates.parameters import as_text
-from backendai.portal.web.frame.requests import PageRequest
+from backendai.portal.web.frame.requests import PageRequest, signed_in
 from backendai.portal.web.gallery.forms import PREFIX, ParametersForm
 from backendai.portal.web.gallery.pages import SECTION, find_template
 
@@ -36,9 +33,7 @@ class NameForm(forms.Form):
     )
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@never_cache
-@login_required
+@signed_in("GET", "POST")
 def start(request: PageRequest, template_id: UUID) -> HttpResponse:
     """Show the form for a pipeline's parameters; on POST launch its run, or only check it (``go=check``)."""
     template = find_template(request, template_id)

@@ -7,12 +7,9 @@ from typing import Any
 from urllib.parse import urlencode
 from uuid import UUID
 
-from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_safe
 
 from backendai.base.core.errors import UserError
 from backendai.base.texts.messages import in_words
@@ -20,16 +17,14 @@ from backendai.base.texts.translation import gettext as _
 from backendai.domain.templates.documents import parts_of
 from backendai.domain.templates.rendering import CALLER, GROUP, PARAMETER
 from backendai.domain.templates.services.launching import from_template, with_group
-from backendai.portal.web.frame.requests import PageRequest
+from backendai.portal.web.frame.requests import PageRequest, signed_in
 from backendai.portal.web.gallery.forms import PREFIX, ParametersForm
 from backendai.portal.web.gallery.pages import SECTION, find_template
 
 _NOT_SHOWN = ("template", "parameters")
 
 
-@require_safe
-@never_cache
-@login_required
+@signed_in("GET")
 def start(request: PageRequest, template_id: UUID) -> HttpResponse:
     """Show the form for the current version's parameters and the launch they give.
 

@@ -22,8 +22,8 @@ from backendai.portal.web.guides.documents import FOLDER, USER_GUIDE, Guide
 
 PREFIX = "guide-"  # before each anchor: a page has other ids, too
 _OUTSIDE = ("https://", "http://", "mailto:")
-_PICTURE = re.compile(r"screenshots/([a-z0-9-]+)\.png")
-_OTHER_GUIDE = re.compile(r"([a-z-]+)\.md(?:#(.*))?")
+_PICTURE = re.compile(r"(?:\.\./)?(screenshots/([a-z0-9-]+)\.png)")
+_OTHER_GUIDE = re.compile(r"(?:docs/|\.\./)?(?:tutorials/|how-to/)?([a-z-]+)\.md(?:#(.*))?")
 _NO_PART_OF_AN_ANCHOR = re.compile(r"[^\w\- ]")
 _HOST, _PORT = re.compile(r"(?<!in `)\bHOST\b"), re.compile(r"\b2200\b")
 _SECTIONS = ("h2", "h3")
@@ -174,10 +174,10 @@ class _Renderer:
 def _picture(token: Token) -> None:
     """Show a picture of ``docs/``; any other picture becomes its text."""
     found = _PICTURE.fullmatch(str(token.attrGet("src") or ""))
-    if found is None or not (FOLDER / found[0]).is_file():
+    if found is None or not (FOLDER / found[1]).is_file():
         token.type, token.content, token.children = "text", _plain(token), None
         return
-    token.attrs = {"src": reverse("web:help_picture", args=[found[1]]), "alt": "", "loading": "lazy"}
+    token.attrs = {"src": reverse("web:help_picture", args=[found[2]]), "alt": "", "loading": "lazy"}
 
 
 def _parts(tokens: Sequence[Token]) -> Iterator[tuple[str | None, list[Token]]]:

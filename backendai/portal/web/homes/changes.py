@@ -4,25 +4,20 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_POST
 
 from backendai.base.texts.translation import gettext as _
 from backendai.base.texts.translation import ngettext
 from backendai.portal.web.folders.access import try_to
 from backendai.portal.web.folders.changes import chosen_paths, name_in, valid_name
 from backendai.portal.web.folders.paths import directory_of, inside, moved_to, path_in
-from backendai.portal.web.frame.requests import PageRequest
+from backendai.portal.web.frame.requests import PageRequest, signed_in
 from backendai.portal.web.homes.access import open_home
 
 
-@require_POST
-@never_cache
-@login_required
+@signed_in("POST")
 def make_directory(request: PageRequest, session_id: UUID) -> HttpResponse:
     """Create a directory in the shown directory."""
     place, name = path_in(request.POST.get("place", "")), name_in(request)
@@ -35,9 +30,7 @@ def make_directory(request: PageRequest, session_id: UUID) -> HttpResponse:
     return _back(session_id, place)
 
 
-@require_POST
-@never_cache
-@login_required
+@signed_in("POST")
 def rename(request: PageRequest, session_id: UUID) -> HttpResponse:
     """Rename an entry."""
     source, name = path_in(request.POST.get("source", "")), name_in(request)
@@ -51,9 +44,7 @@ def rename(request: PageRequest, session_id: UUID) -> HttpResponse:
     return _back(session_id, place)
 
 
-@require_POST
-@never_cache
-@login_required
+@signed_in("POST")
 def move(request: PageRequest, session_id: UUID) -> HttpResponse:
     """Move entries to another directory of the home folder."""
     place, target = path_in(request.POST.get("place", "")), path_in(request.POST.get("target", ""))
@@ -68,9 +59,7 @@ def move(request: PageRequest, session_id: UUID) -> HttpResponse:
     return _back(session_id, place)
 
 
-@require_POST
-@never_cache
-@login_required
+@signed_in("POST")
 def delete(request: PageRequest, session_id: UUID) -> HttpResponse:
     """Delete entries permanently."""
     place = path_in(request.POST.get("place", ""))

@@ -6,25 +6,20 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_safe
 
 from backendai.base.core.errors import UserError
 from backendai.base.texts.messages import in_words
 from backendai.portal.web.folders.explorer import PAGE_SIZE, DirectoryQuery
 from backendai.portal.web.folders.paths import directory_of, entry_in, is_raw, name_of, path_in, places_of
-from backendai.portal.web.frame.requests import PageRequest
+from backendai.portal.web.frame.requests import PageRequest, signed_in
 from backendai.portal.web.homes.access import explored, home_page, open_home
 from backendai.portal.web.session.pages import find_session
 
 
-@require_safe
-@never_cache
-@login_required
+@signed_in("GET")
 def home(request: PageRequest, session_id: UUID) -> HttpResponse:
     """Show a directory of the home folder; for htmx only its entries."""
     path = path_in(request.GET.get("path", ""))
@@ -36,9 +31,7 @@ def home(request: PageRequest, session_id: UUID) -> HttpResponse:
     return home_page(request, session_id, "explorer", context | {"places": places_of(path)})
 
 
-@require_safe
-@never_cache
-@login_required
+@signed_in("GET")
 def file(request: PageRequest, session_id: UUID) -> HttpResponse:
     """Show one file: as an image, as a text to edit, or only its properties."""
     session, path = find_session(request, session_id), path_in(request.GET.get("path", ""))
@@ -57,9 +50,7 @@ def file(request: PageRequest, session_id: UUID) -> HttpResponse:
     return home_page(request, session_id, "file", context, status=404 if "fault" in context else 200)
 
 
-@require_safe
-@never_cache
-@login_required
+@signed_in("GET")
 def lead(request: PageRequest, session_id: UUID) -> HttpResponse:
     """Redirect to the download of a file or a ZIP archive.
 

@@ -13,15 +13,14 @@ from django.http import QueryDict
 from django.utils.datastructures import MultiValueDict
 
 from backendai.base.core.secret_names import looks_secret
+from backendai.portal.web.launch.field_table import NOT_IN_ADDRESS
 from backendai.portal.web.launch.fields.allocation_fields import CUSTOM
 from backendai.portal.web.launch.fields.mount_fields import PREFIX
 from backendai.portal.web.launch.fields.roles_field import PARTS
 from backendai.portal.web.launch.form import LaunchForm
 
-_NEVER = frozenset(
-    {"request_key", "owner", "access_key", "time_zone", "wished", "emptied", "template", "parameters", "unshown"}
-    | {"mounts_search", "mounts_sort"}
-)
+# What the page sends besides the form's fields, and the parts of files, whose texts no address has.
+_SENT_BY_PAGE = frozenset({"csrfmiddlewaretoken", "go", "open_app", "tab_opened", "upload", "for_whom"})
 _ROWS = ("environ.name", "environ.value")
 _PATH, _TEXTS = "files.path", ("files.bytes", "files.content")
 _ROLES = tuple(f"roles.{part}" for part in PARTS)
@@ -33,7 +32,7 @@ Sent = MultiValueDict[str, str]
 
 def said_in(query: QueryDict, form: LaunchForm) -> dict[str, list[str]]:
     """Return the values of the form's fields in an address, by the name under which each is sent."""
-    known = (set(form.fields) - _NEVER - {"environ", "files", "roles"}) | {*_ROWS, *_ROLES, _PATH}
+    known = (set(form.fields) - NOT_IN_ADDRESS - {"environ", "files", "roles"}) | {*_ROWS, *_ROLES, _PATH}
     said = {name: query.getlist(name) for name in query if name in known or name.startswith(PREFIX)}
     if any(name in _OF_CUSTOM or name.startswith("slot.") for name in said):
         said.setdefault("preset", [CUSTOM])
@@ -71,5 +70,10 @@ def is_foreign(said: Mapping[str, list[str]]) -> bool:
 def usual_text(usual: Sent) -> str:
     """Return the form's initial data as JSON; the script leaves equal values out of the address."""
     return json.dumps(
-        {name: values for name, values in usual.lists() if any(values) and name not in _NEVER | set(_TEXTS)}
+        {name: values for name, values in usual.lists() if any(values) and name not in NOT_IN_ADDRESS | set(_TEXTS)}
     )
+
+
+def left_out() -> str:
+    """Return the names that the script leaves out of the address, as JSON. It writes variables and roles by row."""
+    return json.dumps(sorted(NOT_IN_ADDRESS | _SENT_BY_PAGE | {*_TEXTS, *_ROWS, *_ROLES}))

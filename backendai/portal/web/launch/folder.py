@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods, require_POST
 
 from backendai.base.core.errors import UserError
 from backendai.base.core.session_kinds import KINDS, USUAL_KIND
@@ -16,19 +13,17 @@ from backendai.domain.storage.models import Folder
 from backendai.domain.storage.status import FolderStatus, Rights
 from backendai.portal.web.account.menu import blame
 from backendai.portal.web.folders.forms import CreateForm
-from backendai.portal.web.frame.requests import PageRequest
+from backendai.portal.web.frame.requests import PageRequest, signed_in
+from backendai.portal.web.launch.draft import asked_owner
 from backendai.portal.web.launch.fields.mount_fields import PREFIX as MOUNT_PREFIX
 from backendai.portal.web.launch.form import LaunchForm
-from backendai.portal.web.launch.owner import asked_owner
 
 _PREFIX = "new_folder"  # the launch form has fields of the same names
 _THEN = f"{_PREFIX}-then"
 _LONGEST_NAME = 64
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@never_cache
-@login_required
+@signed_in("GET", "POST")
 def launch_folder(request: PageRequest) -> HttpResponse:
     """Show the form for a new folder; on POST create it, and return the form's folders with it selected.
 
@@ -49,9 +44,7 @@ def launch_folder(request: PageRequest) -> HttpResponse:
     return answer
 
 
-@require_POST
-@never_cache
-@login_required
+@signed_in("POST")
 def launch_folders(request: PageRequest) -> HttpResponse:
     """Return the folders of the launch form that match the search, and the selected ones."""
     owner = asked_owner(request).owner

@@ -21,17 +21,15 @@ from backendai.domain.accounts.models import User
 from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.launching.create import check_names
 from backendai.domain.compute.spec import SessionSpec
-from backendai.domain.compute.status import ClusterMode
+from backendai.portal.web.launch.field_table import LAUNCH_FIELDS
 from backendai.portal.web.launch.fields.allocation_fields import AllocationFields
-from backendai.portal.web.launch.fields.environment_fields import EnvironmentFields
+from backendai.portal.web.launch.fields.environment_fields import EnvironmentFields, ThreadFields
 from backendai.portal.web.launch.fields.file_fields import UPLOAD, FileFields
 from backendai.portal.web.launch.fields.mount_fields import MountFields
 from backendai.portal.web.launch.fields.network_fields import NetworkFields
-from backendai.portal.web.launch.fields.owner_fields import OwnerFields
 from backendai.portal.web.launch.fields.roles_field import placed
 from backendai.portal.web.launch.fields.template_fields import TemplateFields
-from backendai.portal.web.launch.fields.thread_fields import ThreadFields
-from backendai.portal.web.launch.fields.type_fields import TypeFields
+from backendai.portal.web.launch.fields.type_fields import OwnerFields, TypeFields
 
 _FIELD_OF = {"type": "session_type", "resources.cpu": "cpu", "resources.mem": "mem", "resources.shm": "shm"}
 
@@ -88,35 +86,23 @@ class LaunchForm(
         """
         data = self.cleaned_data
         kind = KINDS[data["session_type"]]
+        given = {name: value for name, value in data.items() if value not in (None, "")}
+        plain = {name: field for name, field in LAUNCH_FIELDS.items() if field.is_plain and name in given}
         spec = SessionSpec(
             image=data["image"].name,
-            name=data["name"].strip(),
-            session_type=data["session_type"],
             resources=self.amounts_asked(),
             preset=self.preset_asked(),
             shm=self.typed("shm"),
             resource_group=data["resource_group"].name,
-            project=data["project"].pk,
+            project=str(data["project"].pk),
             environ=self.thread_counts() | data["environ"],
-            preopen_ports=self.ports(),
-            startup_command=data["startup_command"] if kind.runs_program else "",
-            starts_at=data["starts_at"] if kind.runs_program else None,
-            cluster_size=data["cluster_size"] or 1,
-            cluster_mode=data["cluster_mode"] or ClusterMode.SINGLE_NODE,
-            priority=data["priority"],
-            batch_timeout=data["batch_timeout"] if kind.runs_program else None,
             depends_on=[str(each.pk) for each in data["depends_on"]] if kind.has_dependencies else [],
             depends_when=self.condition() if kind.has_dependencies else "",
-            retry_on_agent_loss=data["retry_on_agent_loss"] and kind.runs_again,
             agents=[data["agents"]] if data.get("agents") else [],
-            owner=data["owner"],
-            access_key=data.get("access_key", ""),
             files=self.brought_files() if kind.runs_program else (),
             mounts=self.chosen_mounts(),
             start_in=self.chosen_start(),
-            roles=data["roles"],
-            done_when=data["done_when"] if kind.runs_program else "",
-            command_in=data["command_in"] if kind.runs_program else "",
+            **{name: data[name] for name, field in plain.items() if not field.needs or getattr(kind, field.needs)},
         )
         return self.with_template(self.with_unshown(spec), self._actor)
 

@@ -5,116 +5,54 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection, Sequence
 from typing import Any
-from uuid import UUID
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
-from django.core.exceptions import ValidationError
 from django.db import transaction
-from django.http import HttpResponse, QueryDict
+from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods
 
-from backendai.base.core.errors import NotFound, UserError
+from backendai.base.core.errors import UserError
 from backendai.base.core.secret_names import NAME_PATTERN, VALUE_PATTERN
-from backendai.base.texts.messages import in_words
 from backendai.base.texts.translation import gettext as _
-from backendai.domain.accounts.models import Project, User
+from backendai.domain.accounts.models import User
 from backendai.domain.accounts.rates import check_launch_rate
-from backendai.domain.compute.models import ComputeSession, LaunchRecord
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.apps.kinds import title_of
-from backendai.domain.compute.services.launching.recent import (
-    launch_and_remember,
-    parameters_of,
-    recent_launch,
-    remember,
-)
+from backendai.domain.compute.services.launching.recent import launch_and_remember, remember
 from backendai.domain.compute.services.life.ending import terminate_session
-from backendai.domain.compute.services.requests.session_files import launch_files_of
 from backendai.domain.compute.status import Status
 from backendai.domain.pipelines.models import Run
 from backendai.domain.pipelines.services.creating import array_of, create_run
-from backendai.domain.templates.documents import parts_of
-from backendai.domain.templates.services.launching import from_template, version_named
 from backendai.portal.web.dashboard.images import build_by_image, builds_for
 from backendai.portal.web.dashboard.resources import RoomBars, rooms_for
-from backendai.portal.web.frame.requests import PageRequest
-from backendai.portal.web.launch.address import is_foreign, said_in, usual_text, with_said
-from backendai.portal.web.launch.auto_open_app import OPENED, is_launch_key, opened_by
+from backendai.portal.web.frame.requests import PageRequest, signed_in
+from backendai.portal.web.launch.address import is_foreign, left_out, said_in, usual_text, with_said
+from backendai.portal.web.launch.draft import FROM, LaunchDraft, asked_owner, draft_of, session_like
+from backendai.portal.web.launch.field_table import REVIEW, TYPE
 from backendai.portal.web.launch.fields.allocation import allocation_of
-from backendai.portal.web.launch.fields.file_fields import rows_of_files
+from backendai.portal.web.launch.fields.environments import OPENED, is_launch_key, opened_by
 from backendai.portal.web.launch.fields.template_fields import locked_keys
 from backendai.portal.web.launch.form import LaunchForm
-from backendai.portal.web.launch.from_run import files_of_run, run_like
-from backendai.portal.web.launch.owner import asked_owner, kept_for_another
-from backendai.portal.web.launch.refill import Refill, initial_of, refill_of, sent_by
 from backendai.portal.web.launch.resources import begin_with_what_fits, ground_of, may_see_room, room_of
 from backendai.portal.web.launch.review import review_of
-from backendai.portal.web.launch.steps import REVIEW, TYPE, step_named, steps_of
-
-FROM, PREFIX = "from", "p."
-
-
-def template_refill(query: QueryDict, actor: User) -> Refill:
-    """Return the initial values for ``?from=`` and ``?p.NAME=``.
-
-    Raises NotFound for a template that is not visible, and UserError for an invalid parameter.
-    """
-    given = {name.removeprefix(PREFIX): query[name] for name in query if name.startswith(PREFIX)}
-    version = version_named(actor, query.get(FROM, ""))
-    made = from_template(version, given, {}, secrets=False)
-    parts = parts_of(version.document)
-    secrets = [one for one in parts.parameters.values() if one.is_secret]
-    document = _project(_as_typed(made.document, {one.variable for one in secrets}), actor)
-    record = LaunchRecord(owner=actor, name=str(version), parameters=document)
-    refill = refill_of(record, actor)
-    refill.notes[:] = [
-        _("Type the value of %(name)s in the variable %(variable)s.") % {"name": one.label, "variable": one.variable}
-        for one in secrets
-    ]
-    refill.initial["template"] = f"{version.template_id}@{version.number}"
-    return Refill(
-        record, refill.owner, refill.initial, refill.gone, refill.notes, is_template=True, locked=parts.locked
-    )
-
-
-def _as_typed(document: dict[str, Any], secret: set[str]) -> dict[str, Any]:
-    """Return the document without values for variables of secret parameters, which the user types."""
-    environ = {name: text for name, text in document.get("environ", {}).items() if text is not None or name in secret}
-    return {**document, "environ": environ}
-
-
-def _project(document: dict[str, Any], actor: User) -> dict[str, Any]:
-    """Return the document with the id of its project, as the form needs it."""
-    named = str(document.get("project") or "")
-    try:
-        UUID(named)
-    except ValueError:
-        found = Project.objects.usable_by(actor).filter(name=named).first() if named else None
-        document = {key: value for key, value in document.items() if key != "project"}
-        document |= {"project": str(found.pk)} if found else {}
-    return document
-
+from backendai.portal.web.launch.steps import step_named, steps_of
+from backendai.portal.web.launch.values import sent_by
 
 _ONLY_LOOK = ("review", "owner")
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@never_cache
-@login_required
+@signed_in("GET", "POST")
 def launch(request: PageRequest) -> HttpResponse:
     """Show the form; on POST launch its session and redirect to the list.
 
     ``go=review`` only checks it; ``go=owner`` shows the form for another owner.
     """
-    refill = _refill(request)
-    asked = asked_owner(request)
-    owner = refill.owner if refill else asked.owner
+    draft, asked = draft_of(request), asked_owner(request)
+    owner = draft.owner
     rooms = rooms_for(owner)
-    form, filled = _form(request, owner, refill, {bar.slot for room in rooms for bar in room.bars})
+    form, filled = _form(request, draft, {bar.slot for room in rooms for bar in room.bars})
     if request.method == "POST" and request.POST.get("go") not in _ONLY_LOOK and form.is_valid():
         try:
             if form.is_run():
@@ -128,9 +66,9 @@ def launch(request: PageRequest) -> HttpResponse:
         "allocation": allocation_of(form, owner, request.user),
         "rooms": _shown_rooms(request, rooms, form, owner),
         "builds": build_by_image(builds_for(owner)),
-        "refill": refill,
+        "draft": draft,
         "owner": owner,
-        "unknown_owner": "" if refill else asked.unknown,
+        "unknown_owner": "" if draft.source else asked.unknown,
         "asked_owner": asked.typed,
         "looks_up": _looks_up(request),
         "may_act": request.user.role != User.Role.USER,
@@ -150,26 +88,23 @@ def _shown_rooms(
     return [room_of(ground, each.waiting) if ground and each.group == ground.found.group else each for each in rooms]
 
 
-def _form(
-    request: PageRequest, owner: User, refill: Refill | None, slots: Collection[str]
-) -> tuple[LaunchForm, dict[str, Any]]:
+def _form(request: PageRequest, draft: LaunchDraft, slots: Collection[str]) -> tuple[LaunchForm, dict[str, Any]]:
     """Return the form as it was sent, or as the address fills it; and the context that the page needs for it."""
-    basis = kept_for_another(request.POST) if _looks_up(request) else _basis(request, refill)
-    named = {"owner": "" if owner == request.user else owner.email}
-    form = LaunchForm(user=owner, actor=request.user, slots=slots, initial=basis | named)
+    owner, initial = draft.owner, draft.initial | {"request_key": uuid.uuid4().hex}
+    initial["owner"] = "" if owner == request.user else owner.email
+    form = LaunchForm(user=owner, actor=request.user, slots=slots, initial=initial)
     usual, said = sent_by(form), said_in(request.GET, form)
-    form.lock(refill.locked if refill else locked_keys(request.POST.get("template", ""), request.user))
-    if refill:
-        refill.leave_empty(form, usual)
-    context = {"usual": usual_text(usual), "secrets": (NAME_PATTERN, VALUE_PATTERN), "is_from_link": False}
+    form.lock(draft.locked or locked_keys(request.POST.get("template", ""), request.user))
+    draft.leave_empty(form, usual)
+    context: dict[str, Any] = {"usual": usual_text(usual), "left_out": left_out(), "is_from_link": False}
+    context["secrets"] = NAME_PATTERN, VALUE_PATTERN
     if request.POST and not _looks_up(request):
         form.take(request.POST.copy(), request.FILES)
-    elif (said or refill) and not _looks_up(request):
+    elif (said or draft.source) and not _looks_up(request):
         form.take(with_said(usual, said))
         context["is_from_link"] = is_foreign(said)
-        if refill:
-            refill.explain(form, said)
-    elif "preset" not in basis:  # not in ``usual``: a copied address shall mean the same when there is more room
+        draft.explain(form, said)
+    elif "preset" not in draft.initial:  # not in ``usual``: a copied address means the same whatever is free
         begin_with_what_fits(form, owner, request.user)
     return form, context
 
@@ -260,53 +195,5 @@ def _can_open(request: PageRequest, launched: list[ComputeSession]) -> bool:
 
 def _replaced(request: PageRequest) -> ComputeSession | None:
     """Return the user's pending session that the new one replaces, or None."""
-    model = _session_like(request)
+    model = session_like(request)
     return model if model and model.status == Status.PENDING else None
-
-
-def _basis(request: PageRequest, refill: Refill | None) -> dict[str, Any]:
-    key = {"request_key": uuid.uuid4().hex}
-    if refill:
-        return key | refill.initial
-    if (run := run_like(request.GET, request.user)) is not None:
-        return key | run
-    model = _session_like(request)
-    if model is None:
-        return key
-    replaces = model.pk if model.status == Status.PENDING else None
-    waits_for = list(model.depends_on.live().values_list("pk", flat=True))
-    files = rows_of_files(launch_files_of(model.pk, request.user))
-    return (
-        key
-        | initial_of(parameters_of(model))
-        | {"depends_on": waits_for, "depends_when": model.depends_when, "replaces": replaces, "files": files}
-    )
-
-
-def _refill(request: PageRequest) -> Refill | None:
-    """Return the form's values from the recent launch in ``?recent=``, or from a template; else None."""
-    if request.method == "POST":
-        return None
-    if FROM in request.GET:
-        try:
-            return template_refill(request.GET, request.user)
-        except UserError as error:
-            messages.error(request, in_words(error.message))
-            return None
-    try:
-        found = refill_of(recent_launch(request.user, UUID(request.GET.get("recent", ""))), request.user)
-    except (ValueError, NotFound):
-        return None
-    if run_id := found.record.document.get("files_of_run"):
-        found.initial["files"] = files_of_run(run_id, request.user) or found.initial["files"]
-    return found
-
-
-def _session_like(request: PageRequest) -> ComputeSession | None:
-    """Return the session named by ``?like=`` if it is the user's own, as its variables may be secret."""
-    own = ComputeSession.objects.filter(owner=request.user).select_related("image", "resource_group")
-    try:
-        found: ComputeSession | None = own.filter(pk=request.GET.get("like", "")).first()
-    except (ValidationError, ValueError):
-        return None
-    return found

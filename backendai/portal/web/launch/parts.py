@@ -4,29 +4,26 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
 from django.shortcuts import render
+from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_POST
 
 from backendai.domain.compute.status import Status
 from backendai.domain.planning.amounts.free import waiting_in
 from backendai.domain.planning.turns import Busy
 from backendai.portal.web.dashboard.images import build_by_image, builds_for
-from backendai.portal.web.frame.requests import PageRequest
+from backendai.portal.web.frame.requests import PageRequest, signed_in
+from backendai.portal.web.launch.as_script import scripts_of
+from backendai.portal.web.launch.draft import asked_owner
 from backendai.portal.web.launch.fields.allocation import allocation_of
 from backendai.portal.web.launch.form import LaunchForm
-from backendai.portal.web.launch.owner import asked_owner
 from backendai.portal.web.launch.resources import ground_of, may_see_room, room_of
 from backendai.portal.web.launch.review import review_of
 from backendai.portal.web.session.reasons.outlook import outlook_of_form
 
 
-@require_POST
-@never_cache
-@login_required
+@signed_in("POST")
 def launch_amounts(request: PageRequest) -> HttpResponse:
     """Return the presets and the bounds of every amount for the form's current state."""
     form = _form(request)
@@ -37,9 +34,7 @@ def launch_amounts(request: PageRequest) -> HttpResponse:
     return render(request, "web/launch/_amounts.html", context)
 
 
-@require_POST
-@never_cache
-@login_required
+@signed_in("POST")
 def launch_preview(request: PageRequest) -> HttpResponse:
     """Return the line with the form's errors. Without errors it shows the result of the next scheduler pass."""
     form = _form(request)
@@ -58,13 +53,14 @@ def launch_preview(request: PageRequest) -> HttpResponse:
     return render(request, "web/launch/_outlook.html", context)
 
 
-@require_POST
-@never_cache
-@login_required
+@signed_in("POST")
 def launch_review(request: PageRequest) -> HttpResponse:
     """Return the cards of the last step, with the form's errors."""
     form = _form(request)
-    context = {"form": form, "review": review_of(form, request.user), "owner": asked_owner(request).owner}
+    review = review_of(form, request.user)
+    context: dict[str, Any] = {"form": form, "review": review, "owner": asked_owner(request).owner}
+    if review.checked and not review.elements and review.sessions == 1:
+        context["scripts"] = scripts_of(review.checked.spec, request.build_absolute_uri(reverse("api:sessions")))
     return render(request, "web/launch/_review.html", context)
 
 
@@ -74,9 +70,7 @@ def _form(request: PageRequest) -> LaunchForm:
     return LaunchForm(request.POST, user=owner, actor=request.user, slots=slots)
 
 
-@require_POST
-@never_cache
-@login_required
+@signed_in("POST")
 def launch_environments(request: PageRequest) -> HttpResponse:
     """Return the environments for the project and group in the form."""
     owner = asked_owner(request).owner

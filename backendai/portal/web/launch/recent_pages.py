@@ -9,13 +9,10 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.db.models import Q
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.translation import gettext as _
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_POST, require_safe
 
 from backendai.base.core.errors import NotFound, UserError
 from backendai.base.core.slots import Slots
@@ -32,7 +29,7 @@ from backendai.domain.compute.services.launching.recent import (
     rename_launch,
 )
 from backendai.domain.storage.models import Folder
-from backendai.portal.web.frame.requests import PageRequest
+from backendai.portal.web.frame.requests import PageRequest, signed_in
 
 _IS_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 
@@ -117,16 +114,13 @@ def _missing(record: LaunchRecord, known: dict[str, set[str]]) -> tuple[str, ...
     )
 
 
-@require_safe
-@never_cache
-@login_required
+@signed_in("GET")
 def recent(request: PageRequest) -> HttpResponse:
     """Show the user's recent launches; for htmx only the list."""
     return _shown(request, {})
 
 
-@require_POST
-@login_required
+@signed_in("POST")
 def change(request: PageRequest, recent_launch_id: UUID) -> HttpResponse:
     """Rename, pin, unpin or delete a recent launch."""
     try:

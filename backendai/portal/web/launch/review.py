@@ -25,8 +25,9 @@ from backendai.domain.compute.services.requests.mounts import ResolvedMount
 from backendai.domain.compute.services.requests.roles import CheckedRole
 from backendai.domain.storage.status import Rights
 from backendai.portal.web.frame.kind_words import words_of
+from backendai.portal.web.launch.field_table import AMOUNT, DATA, LAUNCH_FIELDS, NETWORK, RESOURCES, REVIEW, TYPE
 from backendai.portal.web.launch.form import LaunchForm
-from backendai.portal.web.launch.steps import DATA, NETWORK, RESOURCES, REVIEW, TYPE, step_of
+from backendai.portal.web.launch.steps import step_of
 from backendai.portal.web.session.idle import launch_rules
 
 _HIDDEN = "••••••"
@@ -39,7 +40,6 @@ _CARDS = {
     "network": (_("Network"), NETWORK),
     "launch": (_("Launch"), REVIEW),
 }
-_OF_ENVIRONMENTS = frozenset({"image", "environ", "manual_image", "environment", "version", "project"})
 
 
 class Fault(NamedTuple):
@@ -233,7 +233,7 @@ def _label(form: LaunchForm, name: str) -> str:
 
 
 def _card_of(field: str) -> str:
-    step = step_of(field)
+    step, row = step_of(field), LAUNCH_FIELDS.get(field, AMOUNT)
     if step == RESOURCES:
-        return "environments" if field in _OF_ENVIRONMENTS else "allocation"
+        return "environments" if row.of_environment else "allocation"
     return next(key for key, (_title, number) in _CARDS.items() if number == step)

@@ -1,4 +1,4 @@
-"""The five steps of the launcher, and the step of each field."""
+"""The five steps of the launcher."""
 
 from __future__ import annotations
 
@@ -12,36 +12,14 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
 from backendai.base.core.errors import UserError
+from backendai.portal.web.launch.field_table import AMOUNT, DATA, LAUNCH_FIELDS, NETWORK, RESOURCES, REVIEW, TYPE
 
-TYPE, RESOURCES, DATA, NETWORK, REVIEW = range(1, 6)
 _TITLES = {
     TYPE: _("Session type"),
     RESOURCES: _("Image & resource allocation"),
     DATA: _("Data & storage"),
     NETWORK: _("Network"),
     REVIEW: _("Confirm and launch"),
-}
-_STEP_OF = {
-    "session_type": TYPE,
-    "name": TYPE,
-    "startup_command": TYPE,
-    "files": TYPE,
-    "array_size": TYPE,
-    "matrix": TYPE,
-    "retries": TYPE,
-    "starts_at": TYPE,
-    "batch_timeout": TYPE,
-    "priority": TYPE,
-    "retry_on_agent_loss": TYPE,
-    "depends_on": TYPE,
-    "depends_when": TYPE,
-    "owner": TYPE,
-    "access_key": TYPE,
-    "mounts": DATA,
-    "start_in": DATA,
-    "preopen_ports": NETWORK,
-    "replaces": REVIEW,
-    "__all__": REVIEW,
 }
 
 
@@ -56,7 +34,7 @@ class LaunchStep:
 
 def step_of(field: str) -> int:
     """Return the number of the step that has this field."""
-    return _STEP_OF.get(field, RESOURCES)
+    return LAUNCH_FIELDS.get(field, AMOUNT).step
 
 
 def steps_of(wrong: Iterable[str]) -> list[LaunchStep]:

@@ -2,61 +2,45 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections import defaultdict
+from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
+from uuid import UUID
 
 from django.db.models import Count, Q
 from django.utils import timezone
 
 from backendai.domain.accounts.models import User
-from backendai.domain.activity.access_notices import access_notices_of
-from backendai.domain.activity.models import AccessNotice, BackgroundJob
-from backendai.domain.activity.notices import GIVEN, NoticeKind, choices_of, kinds_in
-from backendai.domain.compute.models import ComputeSession, SessionNotice
-from backendai.domain.compute.services.notices.unknown_notifications import UnknownOn, undecided_by_agent
-from backendai.domain.pipelines.services.news import ended_runs, told_by
-from backendai.domain.serving.models import EndpointNotice
-from backendai.domain.serving.services import notices as endpoint_news
+from backendai.domain.activity.access_notices import ACCESS
+from backendai.domain.activity.models import BackgroundJob
+from backendai.domain.activity.notices import NoticeKind, choices_of, kinds_in
+from backendai.domain.compute.models import SessionNotice
+from backendai.domain.compute.services.notices.owners import SESSIONS
+from backendai.domain.compute.services.notices.unknown_notifications import undecided_by_agent
+from backendai.domain.pipelines.presentation import RUNS
+from backendai.domain.serving.services.notices import ENDPOINTS
 from backendai.domain.storage.models import FolderGrant
-from backendai.portal.web.pipelines.rows import RunRow, rows_of
+from backendai.portal.web.pipelines.rows import rows_of
 
+SOURCES = (SESSIONS, RUNS, ENDPOINTS, ACCESS)
 _MOST_JOBS, _MOST_NOTICES, _MOST_RUNS = 50, 200, 50
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Line:
     """One entry of the bell.
 
-    It is a background job, an ended run, a notification of an endpoint or of given access, unknown kernels, or a
-    session with its notifications, the newest first.
+    ``about``: what its template shows: a background job, an ended run, a notification of an endpoint or of given
+    access, unknown kernels, or the notifications of a session, the newest first. ``warned``: a running session of which
+    the newest notification is an idle warning.
     """
 
     at: datetime
-    job: BackgroundJob | None = None
-    session: ComputeSession | None = None
-    notices: list[SessionNotice] = field(default_factory=list)
-    unknown: list[UnknownOn] = field(default_factory=list)
-    run: RunRow | None = None
-    endpoint: EndpointNotice | None = None
-    access: AccessNotice | None = None
-
-    @property
-    def is_unseen(self) -> bool:
-        """Whether the user has not seen a part of the entry."""
-        if self.job is not None:
-            return not self.job.is_running and self.job.seen_at is None
-        if self.run is not None:
-            return self.run.run.seen_at is None
-        if self.endpoint is not None:
-            return self.endpoint.seen_at is None
-        if self.access is not None:
-            return self.access.seen_at is None
-        return bool(self.unknown) or any(notice.seen_at is None for notice in self.notices)
-
-    @property
-    def may_keep(self) -> bool:
-        """Whether its newest notification is an idle warning of a session that still runs."""
-        return self.session is not None and self.session.is_running and self.notices[0].kind == NoticeKind.IDLE
+    template: str
+    about: Any
+    is_unseen: bool
+    warned: UUID | None = None
 
 
 def lines_of(user: User) -> list[Line]:
@@ -64,24 +48,22 @@ def lines_of(user: User) -> list[Line]:
 
     Six queries, one more for runs and one for superadmins.
     """
+    now, kinds = timezone.now(), kinds_in(choices_of(user), "bell")
     jobs = BackgroundJob.objects.in_bell_of(user)[:_MOST_JOBS]
-    lines = [Line(job.created_at, job=job) for job in jobs]
-    of_session: dict[object, Line] = {}
-    kinds = kinds_in(choices_of(user), "bell")
-    notices = SessionNotice.objects.in_bell_of(user).filter(kind__in=kinds)
-    for notice in notices.select_related("session__image").order_by("-pk")[:_MOST_NOTICES]:
-        line = of_session.setdefault(notice.session_id, Line(notice.created_at, session=notice.session))
-        line.notices.append(notice)
+    lines = [Line(job.created_at, "web/_job.html", job, job.seen_at is None and not job.is_running) for job in jobs]
     if unknown := undecided_by_agent(user):
-        lines.append(Line(max(one.found_at for one in unknown), unknown=unknown))
-    ended = ended_runs(user).filter(told_by(kinds)).order_by("-ended_at").defer("text")[:_MOST_RUNS]
-    lines += [Line(row.run.ended_at, run=row) for row in rows_of(ended) if row.run.ended_at]
-    told = endpoint_news.notices_of(user).filter(endpoint_news.told_by(kinds)).select_related("endpoint")[:_MOST_RUNS]
-    lines += [Line(one.created_at, endpoint=one) for one in told]
-    if GIVEN in kinds:
-        given = access_notices_of(user, now=timezone.now())[:_MOST_NOTICES]
-        lines += [Line(one.created_at, access=one) for one in given]
-    return sorted([*lines, *of_session.values()], key=lambda line: line.at, reverse=True)
+        lines.append(Line(max(one.found_at for one in unknown), "web/_unknown_news.html", unknown, True))
+    for row in rows_of(RUNS.shown(user, kinds, now=now).order_by("-ended_at")[:_MOST_RUNS]):
+        lines.append(Line(row.run.ended_at or now, "web/pipelines/_news.html", row, row.run.seen_at is None))
+    for one in ENDPOINTS.shown(user, kinds, now=now)[:_MOST_RUNS]:
+        lines.append(Line(one.created_at, "web/endpoints/_news.html", one, one.seen_at is None))
+    for one in ACCESS.shown(user, kinds, now=now)[:_MOST_NOTICES]:
+        lines.append(Line(one.created_at, "web/_access_news.html", one, one.seen_at is None))
+    of_session: defaultdict[UUID, list[SessionNotice]] = defaultdict(list)
+    for one in SESSIONS.shown(user, kinds, now=now).order_by("-pk")[:_MOST_NOTICES]:
+        of_session[one.session_id].append(one)
+    lines += map(_session_line, of_session.values())
+    return sorted(lines, key=lambda line: line.at, reverse=True)
 
 
 def counts_of(user: User) -> dict[str, int]:
@@ -92,11 +74,13 @@ def counts_of(user: User) -> dict[str, int]:
     counts = jobs.aggregate(
         running=Count("pk", filter=Q(status=BackgroundJob.Status.RUNNING)), unseen=Count("pk", filter=over)
     )
-    kinds = kinds_in(choices_of(user), "bell")
-    notices = SessionNotice.objects.in_bell_of(user).unseen().filter(kind__in=kinds)
-    waiting = 1 if undecided_by_agent(user) else 0  # one line, and new until it is decided
-    runs = ended_runs(user).filter(told_by(kinds), seen_at=None).order_by().count()
-    told = endpoint_news.notices_of(user).filter(endpoint_news.told_by(kinds), seen_at=None)
-    given = access_notices_of(user, now=timezone.now()).filter(seen_at=None).order_by().count() if GIVEN in kinds else 0
-    unseen = counts["unseen"] + notices.order_by().count() + waiting + runs + told.order_by().count() + given
+    now, kinds = timezone.now(), kinds_in(choices_of(user), "bell")
+    unseen = counts["unseen"] + sum(one.shown(user, kinds, now=now).filter(seen_at=None).count() for one in SOURCES)
+    unseen += 1 if undecided_by_agent(user) else 0  # one line, and new until it is decided
     return counts | {"unseen": unseen, "invitations": FolderGrant.objects.pending_for(user).order_by().count()}
+
+
+def _session_line(notices: list[SessionNotice]) -> Line:
+    newest, is_unseen = notices[0], any(one.seen_at is None for one in notices)
+    is_warned = newest.kind == NoticeKind.IDLE and newest.session.is_running
+    return Line(newest.created_at, "web/_news.html", notices, is_unseen, newest.session_id if is_warned else None)

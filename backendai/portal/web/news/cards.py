@@ -11,6 +11,7 @@ from typing import Any
 from backendai.domain.accounts.models import User
 from backendai.domain.activity.notices import NoticeKind, choices_of, kinds_in
 from backendai.domain.compute.models import ComputeSession, SessionNotice
+from backendai.domain.compute.services.notices.owners import SESSIONS
 from backendai.domain.compute.status import LIVE, Status
 
 MOST_SHOWN = 3
@@ -84,11 +85,6 @@ class Pile:
         """Whether all its cards close by themselves."""
         return all(card.closes_itself for card in self.cards)
 
-    @property
-    def may_keep(self) -> bool:
-        """Whether its cards show idle warnings of running sessions."""
-        return self.first.may_keep
-
 
 def piles_of(cards: Sequence[Card]) -> list[Pile]:
     """Return the cards grouped by launch and text, in the order of their newest cards."""
@@ -104,9 +100,9 @@ def piles_of(cards: Sequence[Card]) -> list[Pile]:
 def cards_of(user: User, *, now: datetime) -> list[Card]:
     """Return the user's open cards, the newest first; two queries."""
     kinds = kinds_in(choices_of(user), "card")
-    notices = SessionNotice.objects.in_bell_of(user).filter(closed_at=None, kind__in=kinds, created_at__gt=now - _STAYS)
+    notices = SESSIONS.shown(user, kinds, now=now).filter(closed_at=None, created_at__gt=now - _STAYS)
     newest: dict[object, SessionNotice] = {}
-    for notice in notices.select_related("session__image").order_by("-pk")[:_MOST_READ]:
+    for notice in notices.order_by("-pk")[:_MOST_READ]:
         newest.setdefault(notice.session_id, notice)
     return [Card(notice.session, notice) for notice in newest.values() if _is_due(notice, now)]
 

@@ -13,18 +13,16 @@ from backendai.domain.activity.notices import NoticeKind
 from backendai.domain.compute.models import ComputeSession, SessionNotice
 from backendai.domain.compute.reasons import BY_ADMINISTRATOR
 
-_TONES = {NoticeKind.FAILED: "bad", NoticeKind.ENDED: "wait", NoticeKind.ENDING: "wait", NoticeKind.IDLE: "wait"}
-_ICONS = {
-    NoticeKind.FAILED: "alert-circle",
-    NoticeKind.ENDED: "alert-triangle",
-    NoticeKind.ENDING: "clock",
-    NoticeKind.IDLE: "clock",
-    NoticeKind.STARTED: "player-play",
-    NoticeKind.FINISHED: "circle-check",
-    NoticeKind.APP_CLOSED: "link",
+_LOOKS = {  # icon and tone
+    NoticeKind.FAILED: ("alert-circle", "bad"),
+    NoticeKind.ENDED: ("alert-triangle", "wait"),
+    NoticeKind.ENDING: ("clock", "wait"),
+    NoticeKind.IDLE: ("clock", "wait"),
+    NoticeKind.STARTED: ("player-play", ""),
+    NoticeKind.FINISHED: ("circle-check", ""),
+    NoticeKind.APP_CLOSED: ("link", ""),
 }
-
-
+_OTHER = ("info-circle", "")
 _TO = {"folder": "web:folder", "template": "web:template"}
 _LISTS = {"folders": "web:folders", "image": "web:launch"}
 
@@ -75,12 +73,12 @@ def sentence(notice: SessionNotice) -> str:
 
 def tone(notice: SessionNotice) -> str:
     """Return the tone of a notification's colour: bad, wait, or empty."""
-    return "" if _is_over(notice) else _TONES.get(NoticeKind(notice.kind), "")
+    return "" if _is_over(notice) else _LOOKS.get(NoticeKind(notice.kind), _OTHER)[1]
 
 
 def icon_of(notice: SessionNotice) -> str:
     """Return the name of a notification's icon."""
-    return _ICONS.get(NoticeKind(notice.kind), "info-circle")
+    return _LOOKS.get(NoticeKind(notice.kind), _OTHER)[0]
 
 
 def _has_ender(notice: SessionNotice) -> bool:

@@ -7,28 +7,25 @@ from typing import Any
 from uuid import UUID
 
 from django import forms
-from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from backendai.base.core.errors import BackendAIError, UserError
 from backendai.base.core.written_documents import read_document
 from backendai.base.texts.messages import in_words
 from backendai.base.texts.translation import gettext_lazy
 from backendai.domain.accounts.rates import check_launch_rate
-from backendai.domain.pipelines.documents.copying import copied_text
 from backendai.domain.pipelines.documents.document import LARGEST, MOST_VALUES
+from backendai.domain.pipelines.documents.stored import copied_text
 from backendai.domain.pipelines.models import Run
 from backendai.domain.pipelines.services.changing import cancel_run, pause_run, resume_run, retry_failed, set_at_once
 from backendai.domain.pipelines.services.creating import RunSpec, check_run, create_run
 from backendai.domain.templates.parameters import as_text, parameters_of
-from backendai.portal.web.frame.requests import PageRequest
+from backendai.portal.web.frame.requests import PageRequest, signed_in
 from backendai.portal.web.gallery.forms import PREFIX, ParametersForm
-from backendai.portal.web.launch.from_run import LIKE_RUN, is_of_the_form
+from backendai.portal.web.launch.draft import LIKE_RUN, is_of_the_form
 from backendai.portal.web.pipelines.examples import EXAMPLES, KEYS, example_text
 from backendai.portal.web.pipelines.pages import SECTION, find_run, run_page
 
@@ -65,9 +62,7 @@ class RunForm(forms.Form):
         self.add_error("name" if own else "text", in_words(error.message))
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@never_cache
-@login_required
+@signed_in("GET", "POST")
 def create(request: PageRequest) -> HttpResponse:
     """Show the form for a run's document and parameters; on POST launch it, or only check it (``go=check``)."""
     like = _like(request)
@@ -96,8 +91,7 @@ def create(request: PageRequest) -> HttpResponse:
     return render(request, "web/pipelines/new.html", context, status=422 if is_wrong else 200)
 
 
-@require_safe
-@login_required
+@signed_in("GET")
 def copy(request: PageRequest, run_id: UUID) -> HttpResponse:
     """Redirect to the form filled as the run was launched.
 
@@ -109,8 +103,7 @@ def copy(request: PageRequest, run_id: UUID) -> HttpResponse:
     return redirect(f"{address}{found.pk}")
 
 
-@require_POST
-@login_required
+@signed_in("POST")
 def cancel(request: PageRequest, run_id: UUID) -> HttpResponse:
     """Cancel the run if that was confirmed."""
     if request.POST.get("confirm") != "cancel":
@@ -118,22 +111,19 @@ def cancel(request: PageRequest, run_id: UUID) -> HttpResponse:
     return _done(request, run_id, lambda run: cancel_run(run, request.user, now=timezone.now()))
 
 
-@require_POST
-@login_required
+@signed_in("POST")
 def pause(request: PageRequest, run_id: UUID) -> HttpResponse:
     """Pause the run: no more elements are launched."""
     return _done(request, run_id, lambda run: pause_run(run, request.user))
 
 
-@require_POST
-@login_required
+@signed_in("POST")
 def resume(request: PageRequest, run_id: UUID) -> HttpResponse:
     """Resume a paused run."""
     return _done(request, run_id, lambda run: resume_run(run, request.user))
 
 
-@require_POST
-@login_required
+@signed_in("POST")
 def at_once(request: PageRequest, run_id: UUID) -> HttpResponse:
     """Change the number of simultaneous sessions of the run; an empty field means no limit."""
     typed = request.POST.get("at_once", "").strip() or "0"
@@ -141,8 +131,7 @@ def at_once(request: PageRequest, run_id: UUID) -> HttpResponse:
     return _done(request, run_id, lambda run: set_at_once(run, request.user, number))
 
 
-@require_POST
-@login_required
+@signed_in("POST")
 def retry(request: PageRequest, run_id: UUID) -> HttpResponse:
     """Retry the failed elements: all, or one element of a step."""
     step, index = request.POST.get("step", "")[:32], request.POST.get("index", "")

@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.utils import timezone
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_safe
 
 from backendai.domain.pipelines.comparing import differences, last_good
 from backendai.domain.pipelines.elements import MOST_TASKS
 from backendai.domain.pipelines.models import Run
 from backendai.domain.pipelines.presentation import MOST_FAILURES, failures_of
-from backendai.portal.web.frame.requests import PageRequest
+from backendai.portal.web.frame.requests import PageRequest, signed_in
 from backendai.portal.web.pipelines.board import board_of, number_in
 from backendai.portal.web.pipelines.rows import rows_of
 
@@ -25,9 +22,7 @@ _SIZE = 50
 _ASK_NO_MORE = 286  # htmx ends its polling
 
 
-@require_safe
-@never_cache
-@login_required
+@signed_in("GET")
 def runs(request: PageRequest) -> HttpResponse:
     """Show the visible runs, the newest first."""
     rows = Run.objects.visible_to(request.user).select_related("owner").defer("text")
@@ -38,17 +33,13 @@ def runs(request: PageRequest) -> HttpResponse:
     return render(request, "web/pipelines/list.html", context)
 
 
-@require_safe
-@never_cache
-@login_required
+@signed_in("GET")
 def run(request: PageRequest, run_id: UUID) -> HttpResponse:
     """Show a run; ``?step=`` and ``?index=`` select an element, ``?state=`` filters the grid."""
     return run_page(request, find_run(request, run_id))
 
 
-@require_safe
-@never_cache
-@login_required
+@signed_in("GET")
 def board(request: PageRequest, run_id: UUID) -> HttpResponse:
     """Return the live part of the page, without parts that the page already has. 204 if nothing has changed."""
     found = find_run(request, run_id, without=("text", "parameters", "workspace"))
@@ -64,9 +55,7 @@ def board(request: PageRequest, run_id: UUID) -> HttpResponse:
     )
 
 
-@require_safe
-@never_cache
-@login_required
+@signed_in("GET")
 def failures(request: PageRequest, run_id: UUID) -> HttpResponse:
     """Show the failed elements, each with the end of its log."""
     found = find_run(request, run_id)
@@ -74,9 +63,7 @@ def failures(request: PageRequest, run_id: UUID) -> HttpResponse:
     return render(request, "web/pipelines/failures.html", context)
 
 
-@require_safe
-@never_cache
-@login_required
+@signed_in("GET")
 def compare(request: PageRequest, run_id: UUID) -> HttpResponse:
     """Show the differences from the newest earlier run of this name that succeeded."""
     found = find_run(request, run_id)

@@ -8,24 +8,19 @@ from uuid import UUID
 from csp.constants import SELF
 from csp.decorators import csp_update
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_safe
 
 from backendai.base.core.errors import UserError
 from backendai.domain.accounts.sign_in.credentials import Credential
 from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.apps.of_session import AppEntry, app_domain, make_entry
 from backendai.portal.web.frame.app_reach import why_out_of_reach
-from backendai.portal.web.frame.requests import PageRequest
+from backendai.portal.web.frame.requests import PageRequest, signed_in
 
 
-@require_safe
-@never_cache
-@login_required
+@signed_in("GET")
 def app(request: PageRequest, session_id: UUID, service: str) -> HttpResponse:
     """Show a form that posts a one-time code to the app's origin, and submits itself.
 

@@ -7,22 +7,19 @@ from uuid import UUID
 
 from django import forms
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods, require_safe
 
 from backendai.base.core.errors import UserError
 from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.apps.of_session import app_logs_of
 from backendai.domain.compute.services.launching.renaming import rename_session
 from backendai.domain.compute.services.records.logs import earlier_logs
-from backendai.portal.web.frame.requests import PageRequest
+from backendai.portal.web.frame.requests import PageRequest, signed_in
 from backendai.portal.web.session.context import ending_context
 from backendai.portal.web.session.pages import asks_for_part, find_session
 from backendai.portal.web.session.reasons.explanation import explanation_of
@@ -39,34 +36,26 @@ class RenameForm(forms.Form):
     )
 
 
-@require_safe
-@never_cache
-@login_required
+@signed_in("GET")
 def info(request: PageRequest, session_id: UUID) -> HttpResponse:
     """Show why a session waits or how it ended, with all details."""
     found = find_session(request, session_id)
     return box(request, found, "web/_session_info.html", {"why": explanation_of(found, request.user)})
 
 
-@require_safe
-@never_cache
-@login_required
+@signed_in("GET")
 def variables(request: PageRequest, session_id: UUID) -> HttpResponse:
     """Show a session's environment variables; their values only to its owner."""
     return box(request, find_session(request, session_id), "web/_session_variables.html", {})
 
 
-@require_safe
-@never_cache
-@login_required
+@signed_in("GET")
 def app_launcher(request: PageRequest, session_id: UUID) -> HttpResponse:
     """Show the apps of a session."""
     return box(request, find_session(request, session_id), "web/_session_apps.html", {})
 
 
-@require_safe
-@never_cache
-@login_required
+@signed_in("GET")
 def log(request: PageRequest, session_id: UUID) -> HttpResponse:
     """Show the log viewer of a session over a list; without a script redirect to the session's page."""
     found = find_session(request, session_id)
@@ -79,9 +68,7 @@ def log(request: PageRequest, session_id: UUID) -> HttpResponse:
     return box(request, found, "web/_session_log.html", context)
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@never_cache
-@login_required
+@signed_in("GET", "POST")
 def rename(request: PageRequest, session_id: UUID) -> HttpResponse:
     """Show the form for a new name; on POST save it. A script then gets 204, or the form with its error."""
     found = find_session(request, session_id)

@@ -7,15 +7,12 @@ from uuid import UUID
 
 from django import forms
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.core.exceptions import NON_FIELD_ERRORS
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods, require_safe
 from pydantic import ValidationError
 
 from backendai.base.core.errors import Overloaded, UserError
@@ -31,7 +28,7 @@ from backendai.domain.compute.services.images.commits import (
 from backendai.domain.compute.status import Status
 from backendai.gates.gateways.asking import NodeUnreachable, ask
 from backendai.gates.gateways.tickets import address_of
-from backendai.portal.web.frame.requests import PageRequest
+from backendai.portal.web.frame.requests import PageRequest, signed_in
 from backendai.portal.web.session.boxes import box
 from backendai.portal.web.session.pages import asks_for_part, find_session
 
@@ -63,9 +60,7 @@ class CommitForm(forms.Form):
     )
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@never_cache
-@login_required
+@signed_in("GET", "POST")
 def commit(request: PageRequest, session_id: UUID) -> HttpResponse:
     """Show the form for the image's name; on POST start saving. A script then gets 204, or the form with its error."""
     found = find_session(request, session_id)
@@ -89,9 +84,7 @@ def commit(request: PageRequest, session_id: UUID) -> HttpResponse:
     return box(request, found, "web/_session_commit.html", context)
 
 
-@require_safe
-@never_cache
-@login_required
+@signed_in("GET")
 def left_out(request: PageRequest, session_id: UUID) -> HttpResponse:
     """Show the owner the contents of the session's home folder, which the image does not include; 204 if unknown.
 
@@ -105,9 +98,7 @@ def left_out(request: PageRequest, session_id: UUID) -> HttpResponse:
     return render(request, "web/_session_left_out.html", {"home": home})
 
 
-@require_safe
-@never_cache
-@login_required
+@signed_in("GET")
 def disk(request: PageRequest, session_id: UUID) -> HttpResponse:
     """Show how full the disk of the session's main kernel is; 204 if its agent does not measure it.
 

@@ -7,26 +7,21 @@ from uuid import UUID
 
 from csp.constants import UNSAFE_INLINE
 from csp.decorators import csp_update
-from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_safe
 
 from backendai.base.wire.capabilities import Capability
 from backendai.domain.cluster.app_domains import origin_of, output_host
 from backendai.domain.cluster.capabilities import why_not
 from backendai.domain.compute.models import ComputeSession, Kernel
 from backendai.domain.compute.services.apps.of_session import apps_of, main_kernel
-from backendai.portal.web.frame.requests import PageRequest
+from backendai.portal.web.frame.requests import PageRequest, signed_in
 from backendai.portal.web.session.actions import why_no_console
 from backendai.portal.web.session.pages import find_session
 
 
-@require_safe
-@never_cache
-@login_required
+@signed_in("GET")
 def console(request: PageRequest, session_id: UUID) -> HttpResponse:
     """Show the console, or why the session has none."""
     session = find_session(request, session_id)

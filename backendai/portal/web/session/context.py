@@ -15,7 +15,7 @@ from backendai.domain.compute.services.apps.of_session import app_logs_of
 from backendai.domain.compute.services.launching.renaming import may_be_renamed
 from backendai.domain.compute.services.records.log_ends import last_lines, why_no_logs
 from backendai.domain.compute.services.records.logs import earlier_logs
-from backendai.domain.compute.services.requests.mount_specs import read_mounts
+from backendai.domain.compute.services.requests.mounts import read_mounts
 from backendai.domain.compute.status import PLACED, Status
 from backendai.domain.serving.models import Endpoint
 from backendai.domain.storage.models import Folder

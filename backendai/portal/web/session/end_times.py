@@ -8,21 +8,18 @@ from uuid import UUID
 
 from django import forms
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
 from django.shortcuts import redirect
 from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy as _l
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods
 
 from backendai.base.core.errors import UserError
 from backendai.base.texts.messages import in_words
 from backendai.domain.accounts.policies.duration_field import TimeSpanField
 from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.life.end_times import latest_end, set_end
-from backendai.portal.web.frame.requests import PageRequest
+from backendai.portal.web.frame.requests import PageRequest, signed_in
 from backendai.portal.web.session.boxes import box
 from backendai.portal.web.session.pages import asks_for_part, find_session
 
@@ -82,9 +79,7 @@ class EndTimeForm(forms.Form):
         return self.later[chosen] if chosen in self.later else self.now + self.cleaned_data["remaining"]
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@never_cache
-@login_required
+@signed_in("GET", "POST")
 def end_time(request: PageRequest, session_id: UUID) -> HttpResponse:
     """Show the form for a new end; on POST move the end. A script then gets 204, or the form with its error."""
     found, now = find_session(request, session_id), timezone.now()

@@ -7,12 +7,9 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_POST
 
 from backendai.base.core.errors import UserError
 from backendai.base.texts.messages import in_words
@@ -21,14 +18,12 @@ from backendai.base.texts.translation import ngettext
 from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.life.ending_many import MOST_ENDED, EndedMany, terminate_sessions
 from backendai.domain.compute.status import LIVE, Status
-from backendai.portal.web.frame.requests import PageRequest, ids_in, way_back
+from backendai.portal.web.frame.requests import PageRequest, ids_in, signed_in, way_back
 
 _MOST_NAMED = 20
 
 
-@require_POST
-@never_cache
-@login_required
+@signed_in("POST")
 def terminate_many(request: PageRequest) -> HttpResponse:
     """Ask for confirmation; then terminate the selected sessions, and name those that could not be terminated."""
     ids, back = ids_in(request.POST.getlist("session")[: MOST_ENDED + 1]), way_back(request)

@@ -15,7 +15,7 @@ from backendai.base.core.slots import MILLI, Slots, format_size
 from backendai.base.texts.translation import gettext as _
 from backendai.domain.cluster.models import Agent
 from backendai.domain.compute.models import Allocation, ComputeSession, Kernel
-from backendai.domain.compute.services.requests.order import WAIT
+from backendai.domain.compute.services.requests.roles import WAIT
 from backendai.domain.compute.status import PLACED, TERMINAL, Status
 
 SOON = timedelta(hours=1)

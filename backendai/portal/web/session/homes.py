@@ -6,13 +6,10 @@ from uuid import UUID
 
 from django import forms
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
 from django.shortcuts import redirect
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _l
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods
 
 from backendai.base.core.errors import UserError
 from backendai.base.texts.messages import in_words
@@ -22,7 +19,7 @@ from backendai.domain.compute.services.life.home_retention import home_under_way
 from backendai.domain.storage.models import StorageHost
 from backendai.portal.web.account.menu import blame
 from backendai.portal.web.folders.forms import SizeField
-from backendai.portal.web.frame.requests import PageRequest
+from backendai.portal.web.frame.requests import PageRequest, signed_in
 from backendai.portal.web.session.boxes import box
 from backendai.portal.web.session.pages import asks_for_part, find_session
 
@@ -44,9 +41,7 @@ class KeepForm(forms.Form):
         self.fields["host"].initial = hosts.first()
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@never_cache
-@login_required
+@signed_in("GET", "POST")
 def keep(request: PageRequest, session_id: UUID) -> HttpResponse:
     """Show the form for the folder; on POST start to copy. A script then gets 204, or the form with its error."""
     found = find_session(request, session_id)

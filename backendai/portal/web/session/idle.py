@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from django.utils.html import format_html
+
+from backendai.base.core.messages import MessageTemplate
 from backendai.base.db.per_request import once
 from backendai.base.texts.messages import in_words
 from backendai.base.texts.translation import gettext as _
@@ -17,6 +20,8 @@ from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.status import Status
 from backendai.domain.planning.idle.checks import IdleCheck, checks_of
 from backendai.portal.web.dashboard.resources import name_of_slot
+from backendai.portal.web.templatetags.portal import ago, exact
+from backendai.scheduler.idle_kinds import IDLE_KINDS
 
 _NEAR = 2  # times the threshold: so near to it, the figure is coloured
 _LAST_PART = 4  # of the time between warning and end: in so much of it, the end is red
@@ -36,13 +41,14 @@ class Figure:
 class IdleLine:
     """One idle checker on the panel.
 
-    ``why_not``: why it does not apply at present; ``help`` explains the checker. ``tone``: wait from the warning on,
-    bad shortly before the end. ``hint``: its tooltip with the usage.
+    ``help`` explains the checker. ``ends``: when it ends the session. ``why_not``: why it does not apply at present.
+    ``tone``: wait from the warning on, bad shortly before the end. ``hint``: its tooltip with the usage.
     """
 
     check: IdleCheck
     title: str
     help: str
+    ends: str
     why_not: str
     figures: list[Figure]
     longer: str
@@ -85,22 +91,9 @@ def short_rules(session_type: str, group_id: int, project_id: UUID) -> str:
 
 def rule_text(checker: IdleChecker) -> str:
     """Return the rule of an idle checker in a sentence."""
-    limit, lead = short_duration(checker.limit), short_duration(checker.warning)
-    if checker.kind == IdleChecker.Kind.LIFETIME:
-        text = _("Ends after %(limit)s in any case.") % {"limit": limit}
-    elif checker.kind == IdleChecker.Kind.UTILIZATION:
-        least = _thresholds(checker.thresholds.items())
-        text = _("Ends when the session has used less than %(least)s on average for %(limit)s.") % {
-            "least": least, "limit": limit,
-        }  # fmt: skip
-    elif checker.thresholds:
-        least = _thresholds(checker.thresholds.items())
-        text = _("Ends after %(limit)s without traffic, unless the session uses %(least)s or more.") % {
-            "least": least, "limit": limit,
-        }  # fmt: skip
-    else:
-        text = _("Ends after %(limit)s without traffic.") % {"limit": limit}
-    return _("%(text)s The owner is warned %(lead)s before.") % {"text": text, "lead": lead}
+    kind = IDLE_KINDS[checker.kind]
+    text = _about(checker, (checker.thresholds and kind.sentence_with_thresholds) or kind.sentence)
+    return _("%(text)s The owner is warned %(lead)s before.") % {"text": text, "lead": short_duration(checker.warning)}
 
 
 def _checkers_for(session_type: str, group_id: int, project_id: UUID) -> list[IdleChecker]:
@@ -108,19 +101,20 @@ def _checkers_for(session_type: str, group_id: int, project_id: UUID) -> list[Id
 
 
 def _short(checker: IdleChecker) -> str:
-    limit = short_duration(checker.limit)
-    if checker.kind == IdleChecker.Kind.LIFETIME:
-        return _("after %(limit)s in any case") % {"limit": limit}
-    if checker.kind == IdleChecker.Kind.UTILIZATION:
-        return _("after %(limit)s below %(least)s") % {"limit": limit, "least": _thresholds(checker.thresholds.items())}
-    return _("after %(limit)s without activity") % {"limit": limit}
+    return _about(checker, IDLE_KINDS[checker.kind].short)
+
+
+def _about(checker: IdleChecker, template: MessageTemplate) -> str:
+    values = {"limit": short_duration(checker.limit), "least": _thresholds(checker.thresholds.items())}
+    return in_words(template.filled(values))
 
 
 def _line(check: IdleCheck) -> IdleLine:
     return IdleLine(
         check,
-        in_words(IdleChecker.Kind(check.kind).label),
+        in_words(check.finding.rule.kind.label),
         _help(check),
+        _ends(check),
         _why_not(check),
         _figures(check),
         _clock(check.extension_seconds),
@@ -129,51 +123,42 @@ def _line(check: IdleCheck) -> IdleLine:
 
 
 def _tone(check: IdleCheck) -> str:
-    if not check.is_near or check.remaining_seconds is None:
+    if check.warned_at is None or check.remaining_seconds is None:
         return ""
     return "bad" if check.remaining_seconds * _LAST_PART <= check.warning_seconds else "wait"
 
 
+def _ends(check: IdleCheck) -> str:
+    return format_html(
+        in_words(check.finding.rule.kind.ends), when=ago(check.finding.due_at), at=exact(check.finding.due_at)
+    )
+
+
 def _help(check: IdleCheck) -> str:
-    names = {
+    kind = check.finding.rule.kind
+    values = {
         "limit": _clock(check.limit_seconds),
         "lead": _clock(check.warning_seconds),
         "grace": _clock(check.grace_seconds),
         "least": _thresholds(check.threshold_percent.items()),
     }
-    if check.is_lifetime:
-        text = _("A session ends %(limit)s after its start in any case.")
-    elif check.is_network:
-        text = _(
-            "A session ends %(limit)s after somebody used it last: typed into its terminal, or used one of its apps. "
-            "A page left open in the background does not count."
-        )
-        if check.threshold_percent:
-            text += " " + _("A session that uses %(least)s or more of its resources keeps running.")
-        else:
-            text += " " + _("A program that runs unattended does not count.")
-    else:
-        text = _(
-            "A session ends when it has used less than %(least)s of what it has, on average over %(limit)s. What was "
-            "not measured does not count, and a short use does not begin the time anew."
-        )
+    parts = [kind.help, kind.help_with_thresholds if check.threshold_percent else kind.help_without_thresholds]
+    texts = [in_words(one.filled(values)) for one in parts if one]
     if check.grace_seconds:
-        text += " " + _("No session ends within %(grace)s of its start.")
-    return (text + " " + _("The owner is warned %(lead)s before the end.")) % names
+        texts.append(_("No session ends within %(grace)s of its start.") % values)
+    return " ".join([*texts, _("The owner is warned %(lead)s before the end.") % values])
 
 
 def _why_not(check: IdleCheck) -> str:
+    if check.finding.code == "in-use" and check.finding.due_at is None:
+        return in_words(check.finding.rule.kind.in_use)
     texts = {
         "not-reachable": _("The agent does not answer, so activity is not known; the session does not count as idle."),
         "traffic-unknown": _("Usage is counted from now on."),
         "not-measured": _("Too little was measured, so the session does not count as idle."),
         "grace": _("This check has not started yet."),
     }
-    if check.code == "in-use" and not check.is_network:
-        return _("In use.")
-    if check.code == "in-use" and check.ends_at is None:
-        return _("Active: resources are in use.")
-    return texts.get(check.code, "")
+    return texts.get(check.finding.code, "")
 
 
 def _figures(check: IdleCheck) -> list[Figure]:

@@ -5,30 +5,24 @@ from __future__ import annotations
 from uuid import UUID
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_POST
 
 from backendai.base.core.errors import UserError
 from backendai.base.texts.messages import in_words
 from backendai.base.texts.translation import gettext as _
 from backendai.base.texts.translation import ngettext
-from backendai.domain.compute.services.life.idle import extend_idle
-from backendai.domain.compute.services.life.idle_extension import Extended, keep_running
-from backendai.portal.web.frame.requests import PageRequest, ids_in, way_back
+from backendai.domain.compute.services.life.idle_extension import Extended, extend_idle, keep_running
+from backendai.portal.web.frame.requests import PageRequest, ids_in, signed_in, way_back
 from backendai.portal.web.session.context import detail_context
 from backendai.portal.web.session.pages import DRAWER, asks_for_part, find_session
 
 _MOST_NAMED = 10
 
 
-@require_POST
-@never_cache
-@login_required
+@signed_in("POST")
 def longer(request: PageRequest, session_id: UUID, checker_id: int) -> HttpResponse:
     """Postpone the end that an idle checker has announced. A script gets the new panel."""
     found, now = find_session(request, session_id), timezone.now()
@@ -48,9 +42,7 @@ def longer(request: PageRequest, session_id: UUID, checker_id: int) -> HttpRespo
     return redirect(reverse("web:session", args=[session_id]) + "#idle-checks")
 
 
-@require_POST
-@never_cache
-@login_required
+@signed_in("POST")
 def keep_many(request: PageRequest) -> HttpResponse:
     """Postpone the announced ends of the sessions in the form.
 

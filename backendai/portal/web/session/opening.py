@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpResponse
 from django.shortcuts import render
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_safe
 
 from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.apps.kinds import title_of
 from backendai.domain.compute.status import Status
-from backendai.portal.web.frame.requests import PageRequest
-from backendai.portal.web.launch.auto_open_app import is_launch_key
+from backendai.portal.web.frame.requests import PageRequest, signed_in
+from backendai.portal.web.launch.fields.environments import is_launch_key
 
 _MOST_LOOKS = 30  # without a session, one a second: a launch takes less
 _SOON, _LATER = 1, 3  # seconds between two looks
@@ -60,9 +57,7 @@ class Opening:
         return _SOON if self.looks < _FEW else _LATER
 
 
-@require_safe
-@never_cache
-@login_required
+@signed_in("GET")
 def opening(request: PageRequest, launch_key: str, service: str) -> HttpResponse:
     """Show the progress of the user's session of this launch, and open its app once it runs; for htmx only the state.
 

@@ -9,12 +9,9 @@ from uuid import UUID
 from csp.constants import UNSAFE_INLINE
 from csp.decorators import csp_update
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods, require_safe
 
 from backendai.base.core.errors import UserError
 from backendai.base.texts.messages import in_words
@@ -24,7 +21,7 @@ from backendai.domain.compute.services.apps.public import is_public
 from backendai.domain.compute.services.life.ending import terminate_session
 from backendai.domain.compute.services.life.home_retention import home_under_way
 from backendai.domain.planning.queue_heads import holders_beside
-from backendai.portal.web.frame.requests import PageRequest
+from backendai.portal.web.frame.requests import PageRequest, signed_in
 from backendai.portal.web.session.context import detail_context, ending_context, waiting_for
 from backendai.portal.web.session.reasons.history import history_context
 from backendai.portal.web.session.reasons.outlook import outlook_of
@@ -40,9 +37,7 @@ def with_inline_styles(view: _View) -> _View:
     return cast(_View, csp_update({"style-src": [UNSAFE_INLINE]})(view))
 
 
-@require_safe
-@never_cache
-@login_required
+@signed_in("GET")
 @with_inline_styles
 def session(request: PageRequest, session_id: UUID) -> HttpResponse:
     """Show a session as a page; for htmx only its panel, to lie over a list."""
@@ -54,18 +49,14 @@ def session(request: PageRequest, session_id: UUID) -> HttpResponse:
     )
 
 
-@require_safe
-@never_cache
-@login_required
+@signed_in("GET")
 def session_panel(request: PageRequest, session_id: UUID) -> HttpResponse:
     """Return the live parts of the panel."""
     in_drawer = request.GET.get("in") == DRAWER
     return render(request, "web/_session_panel.html", _context(request, session_id, in_drawer=in_drawer))
 
 
-@require_safe
-@never_cache
-@login_required
+@signed_in("GET")
 def history(request: PageRequest, session_id: UUID) -> HttpResponse:
     """Show the session's scheduling history, filtered and sorted. For htmx only the rows, or the dialog."""
     found = find_session(request, session_id)
@@ -76,9 +67,7 @@ def history(request: PageRequest, session_id: UUID) -> HttpResponse:
     return render(request, "web/history.html", context)
 
 
-@require_safe
-@never_cache
-@login_required
+@signed_in("GET")
 def outlook(request: PageRequest, session_id: UUID) -> HttpResponse:
     """Show which changes would start a pending session now; for htmx only this part, empty for other sessions."""
     found = find_session(request, session_id)
@@ -89,9 +78,7 @@ def outlook(request: PageRequest, session_id: UUID) -> HttpResponse:
     return render(request, "web/_session_outlook.html" if asks_for_part(request) else "web/outlook.html", context)
 
 
-@require_safe
-@never_cache
-@login_required
+@signed_in("GET")
 def usage(request: PageRequest, session_id: UUID) -> HttpResponse:
     """Show the measured usage of a session; for htmx only the charts, which reload until the session has ended."""
     found = find_session(request, session_id)
@@ -103,9 +90,7 @@ def usage(request: PageRequest, session_id: UUID) -> HttpResponse:
     return render(request, "web/usage.html", ending_context(found, request.user) | context)
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@never_cache
-@login_required
+@signed_in("GET", "POST")
 def terminate(request: PageRequest, session_id: UUID) -> HttpResponse:
     """Ask for confirmation; on POST terminate the session. A script then gets 204."""
     found = find_session(request, session_id)

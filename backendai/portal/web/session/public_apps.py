@@ -6,14 +6,11 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
 from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy as _l
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods, require_safe
 
 from backendai.base.core.errors import NotFound, UserError
 from backendai.base.texts.messages import in_words
@@ -21,7 +18,7 @@ from backendai.domain.compute.models import ComputeSession, PublicFor
 from backendai.domain.compute.services.apps.of_session import behind_label
 from backendai.domain.compute.services.apps.public import close_to_others, open_to_everybody
 from backendai.domain.compute.services.apps.settings import find_app
-from backendai.portal.web.frame.requests import PageRequest
+from backendai.portal.web.frame.requests import PageRequest, signed_in
 from backendai.portal.web.session.boxes import box
 from backendai.portal.web.session.pages import asks_for_part, find_session
 
@@ -32,9 +29,7 @@ _LENGTHS = (
 )
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@never_cache
-@login_required
+@signed_in("GET", "POST")
 def public_app(request: PageRequest, session_id: UUID, service: str) -> HttpResponse:
     """Show the form for how long an app is public; on POST make it public, or private again."""
     found = find_session(request, session_id)
@@ -53,9 +48,7 @@ def public_app(request: PageRequest, session_id: UUID, service: str) -> HttpResp
     return _back(request, found)
 
 
-@require_safe
-@never_cache
-@login_required
+@signed_in("GET")
 def by_label(request: PageRequest, label: str) -> HttpResponse:
     """Redirect from the first part of an app's host name to the page that opens the app. 404 for sessions that are not
     visible.

@@ -5,22 +5,17 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_POST, require_safe
 
 from backendai.base.core.errors import NotFound, UserError
 from backendai.gates.gateways.ssh_access import config_for, home_of, key_of, lines_for, other_kernels, site_for
-from backendai.portal.web.frame.requests import PageRequest
+from backendai.portal.web.frame.requests import PageRequest, signed_in
 from backendai.portal.web.session.boxes import box
 from backendai.portal.web.session.pages import find_session
 
 
-@require_safe
-@never_cache
-@login_required
+@signed_in("GET")
 def ssh(request: PageRequest, session_id: UUID) -> HttpResponse:
     """Show the commands, the host key, and the entries for a client's configuration files."""
     session = find_session(request, session_id)
@@ -34,8 +29,7 @@ def ssh(request: PageRequest, session_id: UUID) -> HttpResponse:
     return box(request, session, "web/_session_ssh.html", context)
 
 
-@require_POST
-@login_required
+@signed_in("POST")
 def ssh_key(request: PageRequest, session_id: UUID) -> HttpResponse:
     """Send the private key of the user's session as a file; with ``renew`` a new one."""
     session = find_session(request, session_id)

@@ -8,14 +8,11 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.contrib.auth.decorators import login_required
 from django.db.models import Prefetch, QuerySet
 from django.http import HttpResponse, HttpResponseBase, QueryDict, StreamingHttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_POST, require_safe
 
 from backendai.base.core.csv_cells import csv_lines
 from backendai.domain.accounts.models import User
@@ -24,7 +21,7 @@ from backendai.domain.compute.models import ComputeSession, Kernel
 from backendai.domain.pipelines.documents.document import BATCH
 from backendai.portal.web.dashboard.images import builds_for
 from backendai.portal.web.dashboard.resources import RoomBars, rooms_for
-from backendai.portal.web.frame.requests import PageRequest, ids_in
+from backendai.portal.web.frame.requests import PageRequest, ids_in, signed_in
 from backendai.portal.web.pipelines.rows import RunRow, listed_runs
 from backendai.portal.web.session_list.address import SIZES, Address
 from backendai.portal.web.session_list.columns import (
@@ -104,9 +101,7 @@ def _moment(value: datetime | None) -> str:
 _ASKING = frozenset({"q", "session-filter"})  # what asks for another list, where the rest asks for the same one again
 
 
-@require_safe
-@never_cache
-@login_required
+@signed_in("GET")
 def sessions(request: PageRequest) -> HttpResponseBase:
     """Show the requested sessions; for htmx only the list, with ``?export=csv`` a file."""
     address = Address.of(request.GET)
@@ -122,9 +117,7 @@ def sessions(request: PageRequest) -> HttpResponseBase:
     return render(request, "web/sessions.html", context | {"rooms": _rooms(request)} | _choices(request.user, context))
 
 
-@require_safe
-@never_cache
-@login_required
+@signed_in("GET")
 def session_row(request: PageRequest, session_id: UUID) -> HttpResponse:
     """Return the current row of a session."""
     columns = chosen_columns(request.user)
@@ -134,9 +127,7 @@ def session_row(request: PageRequest, session_id: UUID) -> HttpResponse:
     return render(request, "web/_session_row.html", context | {"column_names": {one.name for one in columns}})
 
 
-@require_safe
-@never_cache
-@login_required
+@signed_in("GET")
 def sessions_usage(request: PageRequest) -> HttpResponse:
     """Return the usage bars of the given sessions, each for its row."""
     ids = ids_in(request.GET.getlist("session")[: max(SIZES)])
@@ -146,9 +137,7 @@ def sessions_usage(request: PageRequest) -> HttpResponse:
     return render(request, "web/_session_uses.html", {"sessions": found})
 
 
-@require_POST
-@never_cache
-@login_required
+@signed_in("POST")
 def columns(request: PageRequest) -> HttpResponse:
     """Save the user's columns and their order, and redirect to the list."""
     moved = {name: request.POST.get(name, "") for name in ("earlier", "later")}
@@ -157,9 +146,7 @@ def columns(request: PageRequest) -> HttpResponse:
     return redirect(reverse("web:sessions") + back.here.rstrip("?"))
 
 
-@require_safe
-@never_cache
-@login_required
+@signed_in("GET")
 def resources_panel(request: PageRequest) -> HttpResponse:
     """Return the free and occupied resources of the groups open to the user."""
     return render(request, "web/_resources.html", {"rooms": _rooms(request)})

@@ -42,11 +42,8 @@ class LoginForm(account_forms.LoginForm):
 
     def user_credentials(self) -> dict[str, str]:
         """Return the credentials for the authentication backend."""
-        return {"email": self.cleaned_data["username"].strip(), "password": self.cleaned_data["password"]}
-
-    def _clean_with_password(self, credentials: dict[str, str]) -> Any:
-        self.cleaned_data["login"] = credentials["email"]  # where allauth looks for it
-        return super()._clean_with_password(credentials)
+        email = self.cleaned_data["login"] = self.cleaned_data["username"].strip()  # allauth looks for ``login``
+        return {"email": email, "password": self.cleaned_data["password"]}
 
 
 class _CountedCode:

@@ -22,6 +22,7 @@ from backendai.base.texts.translation import gettext as _
 from backendai.domain.accounts.services.create_user import sign_up as ask_for_account
 from backendai.domain.accounts.sign_in.logins import begin_login
 from backendai.domain.accounts.sign_in.sign_ins import expire_soon
+from backendai.portal.web.sign_in.demo import ROLES
 from backendai.portal.web.sign_in.forms import SignUpForm
 from backendai.portal.web.sign_in.single_sign_on import is_set_up
 
@@ -42,7 +43,11 @@ class Login(LoginView):
     template_name = "account/login.html"
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        return {**super().get_context_data(**kwargs), **entrance(self.request)}
+        return {**super().get_context_data(**kwargs), **entrance(self.request), "demo": ROLES}
+
+    def get_template_names(self) -> list[str]:
+        """Return the page of a demonstration in one: there nobody has a password."""
+        return ["account/demo.html"] if settings.DEMO else [self.template_name]
 
 
 class SecondStep(AuthenticateView):

@@ -9,7 +9,6 @@ import requests
 from allauth.core.exceptions import ImmediateHttpResponse
 from allauth.mfa.models import Authenticator
 from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
-from allauth.socialaccount.internal import jwtkit
 from allauth.socialaccount.models import SocialAccount, SocialLogin
 from allauth.socialaccount.providers.oauth2.client import OAuth2Error
 from allauth.socialaccount.providers.oauth2.views import OAuth2CallbackView, OAuth2LoginView
@@ -68,6 +67,7 @@ class CheckingClient(OpenIDConnectOAuth2Adapter):
 
         Only the identity is stored; the other claims change, and are requested at every sign-in.
         """
+        self.did_fetch_access_token = False  # else allauth skips the signature
         login = super().complete_login(request, app, token, **kwargs)
         signed, answer = login.account.extra_data["id_token"], login.account.extra_data.get("userinfo") or {}
         if answer and answer.get("sub") != signed["sub"]:
@@ -78,16 +78,6 @@ class CheckingClient(OpenIDConnectOAuth2Adapter):
         login.claims = signed | answer
         login.account.extra_data = {"id_token": {"sub": signed["sub"], "iss": signed["iss"]}}
         return login
-
-    def _decode_id_token(self, app: Any, id_token: str) -> dict[str, Any]:
-        said: dict[str, Any] = jwtkit.verify_and_decode(
-            credential=id_token,
-            keys_url=self.openid_config["jwks_uri"],
-            issuer=self.openid_config["issuer"],
-            audience=app.client_id,
-            lookup_kid=jwtkit.lookup_kid_jwk,
-        )
-        return said
 
 
 @require_safe

@@ -5,11 +5,12 @@ from django.contrib.auth.views import LogoutView
 from django.urls import path
 
 from backendai.portal.web.account import security
+from backendai.portal.web.sign_in import demo, single_sign_on
 from backendai.portal.web.sign_in import pages as sign_in
-from backendai.portal.web.sign_in import single_sign_on
 
 urlpatterns = [
     path("login/", sign_in.Login.as_view(), name="account_login"),
+    path("login/demo/", demo.sign_in, name="demo_sign_in"),
     path("login/code/", sign_in.SecondStep.as_view(), name="mfa_authenticate"),
     path("login/passkey/", sign_in.PasskeyLogin.as_view(), name="mfa_login_webauthn"),
     path("login/cancelled/", login_cancelled, name="socialaccount_login_cancelled"),

@@ -8,8 +8,8 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
+from backendai.portal.web.account.menu import MENU
 from backendai.portal.web.guides.documents import USER_GUIDE
-from backendai.portal.web.guides.places import ACCOUNT, PANEL
 from backendai.portal.web.guides.rendering import PREFIX
 
 register = template.Library()
@@ -28,14 +28,4 @@ def guide(anchor: str, slug: str = USER_GUIDE) -> SafeString:
 @register.simple_tag
 def guide_to_account(address: str) -> SafeString:
     """Return the link to the guide for an account page, by the name of its route."""
-    slug, anchor = ACCOUNT[address]
-    return guide(anchor, slug)
-
-
-@register.simple_tag
-def guide_to_panel(section: str) -> SafeString:
-    """Return the link to the guide for an administration page, by its menu entry; empty for a page without one."""
-    if section not in PANEL:
-        return SafeString("")
-    slug, anchor = PANEL[section]
-    return guide(anchor, slug)
+    return guide(next(entry.guide for entry in MENU if entry.address == address))

@@ -29,15 +29,18 @@ from backendai.domain.compute.models import ComputeSession, SchedulingRecord
 from backendai.domain.compute.services.status.steps import Step
 from backendai.domain.planning.steps import shown_steps
 from backendai.portal.web.dashboard.resources import name_of_slot
-from backendai.portal.web.frame.exits import exit_words
+from backendai.portal.web.frame import jobs
 from backendai.portal.web.frame.kind_words import word_of
-from backendai.portal.web.frame.statuses import appearance_of
+from backendai.portal.web.frame.statuses import appearance_of, exit_words
 from backendai.portal.web.frame.step_names import name_of_step
 from backendai.portal.web.frame.time_words import clock, relative, time_words
 from backendai.portal.web.session.reasons.advice import try_text
 from backendai.portal.web.session.reasons.history import what_happened
 
 register = template.Library()
+register.filter("job_title", jobs.title_of)
+register.filter("job_percent", jobs.percent_of)
+register.filter("job_counted", jobs.counted)
 
 register.simple_tag(time_words)
 register.filter("in_words", in_words)
@@ -60,6 +63,12 @@ def is_locked(context: Context) -> bool:
     request = context.get("request")
     user = getattr(request, "user", None)
     return isinstance(user, User) and request is not None and is_missing(user, request.session)
+
+
+@register.simple_tag
+def is_demo() -> bool:
+    """Return whether this is a demonstration."""
+    return bool(settings.DEMO)
 
 
 @register.filter

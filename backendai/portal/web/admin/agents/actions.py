@@ -1,4 +1,4 @@
-"""Actions on one agent: settings, drain, and move to another group."""
+"""Actions on one agent: settings, drain, move to another group, credential, and permanent removal."""
 
 from __future__ import annotations
 
@@ -6,21 +6,32 @@ from datetime import timedelta
 from typing import Any, ClassVar
 
 from django import forms
-from django.urls import reverse
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponseBase
 from django.utils import timezone
-from django.utils.translation import gettext_lazy as _l
 
 from backendai.base.core.durations import describe_duration
 from backendai.base.core.errors import UserError
 from backendai.base.texts.translation import gettext as _
+from backendai.base.texts.translation import gettext_lazy as _l
 from backendai.base.texts.translation import ngettext
+from backendai.base.wire.capabilities import Capability
 from backendai.domain.accounts.policies.duration_field import TimeSpanField
-from backendai.domain.cluster.agents import change_agent
+from backendai.domain.cluster.agents import (
+    change_agent,
+    guessed_address,
+    is_closed_to_others,
+    join_command,
+    renew_credential,
+    revoke_credential,
+)
+from backendai.domain.cluster.capabilities import capabilities_of
 from backendai.domain.cluster.models import Agent, ResourceGroup
 from backendai.domain.compute.models import Kernel
 from backendai.domain.compute.services.life.draining import LONGEST_DRAIN, cancel_drain, move_agent, start_drain
+from backendai.domain.compute.services.life.retiring import retire_agent
 from backendai.domain.compute.status import PLACED
-from backendai.portal.web.admin.editing import ConfirmPage, FormPage, field_of, show_error
+from backendai.portal.web.admin.editing import ConfirmFormPage, ConfirmPage, FormPage
 from backendai.portal.web.admin.forms import EditForm
 
 
@@ -48,18 +59,13 @@ class SwitchPage(FormPage):
     section = "agents"
     model = Agent
     form_class = SwitchForm
-    audit_name = "agent"
     submit_label = _l("Save settings")
     list_address = "manage:agents"
+    row_address = "manage:agent"
 
     def save(self, form: EditForm) -> Any:
         """Save the settings by the service, with its checks and audit entry."""
-        agent = Agent.objects.get(pk=self.object.pk)  # the form has changed its own copy already
-        return change_agent(self.viewer, agent, {name: form.cleaned_data[name] for name in SwitchForm.Meta.fields})
-
-    def success_url(self, saved: Any) -> str:
-        """Return the address of the agent's page."""
-        return reverse("manage:agent", args=[saved.pk])
+        return change_agent(self.viewer, self.find(), form.values())
 
 
 class AgentAction(ConfirmPage):
@@ -68,50 +74,18 @@ class AgentAction(ConfirmPage):
     section = "agents"
     model = Agent
     list_address = "manage:agents"
+    row_address = "manage:agent"
     object: Agent
 
-    def success_url(self) -> str:
-        """Return the address of the agent's page."""
-        return reverse("manage:agent", args=[self.object.pk])
+    def get_queryset(self) -> QuerySet[Agent]:
+        """Return all agents with their groups."""
+        return Agent.objects.select_related("resource_group")
 
     @property
     def kernels(self) -> str:
         """Return the number of the agent's kernels as text."""
         number = Kernel.objects.filter(agent=self.object, status__in=PLACED).count()
         return ngettext("%(number)s kernel", "%(number)s kernels", number) % {"number": number}
-
-
-class AgentFormAction(AgentAction):
-    """The base of confirmations with form fields."""
-
-    template_name = "web/panel/confirm_form.html"
-    is_dangerous = False
-    form: forms.Form
-
-    def make_form(self, data: Any = None) -> forms.Form:
-        """Return the form of the confirmation."""
-        raise NotImplementedError
-
-    def done(self) -> str:
-        """Run the action with the form's values; return the message for the page."""
-        raise NotImplementedError
-
-    def act(self) -> str:
-        """Run the action if the form is valid. Raises UserError otherwise."""
-        self.form = self.make_form(self.request.POST)
-        if not self.form.is_valid():
-            raise UserError(_("Check the marked fields."))
-        try:
-            return self.done()
-        except UserError as error:
-            if field_of(self.form, error) is None:
-                raise
-            show_error(self.form, error)
-            raise UserError(_("Check the marked fields.")) from error
-
-    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Return the context with the form."""
-        return super().get_context_data(**({"form": getattr(self, "form", None) or self.make_form()} | kwargs))
 
 
 class DrainForm(forms.Form):
@@ -127,7 +101,7 @@ class DrainForm(forms.Form):
     shown = TimeSpanField(required=False, widget=forms.HiddenInput)  # it passes while the page is open
 
 
-class DrainPage(AgentFormAction):
+class DrainPage(AgentAction, ConfirmFormPage):
     """Drains an agent, or changes the deadline of a drain."""
 
     title = _l("Drain")
@@ -160,10 +134,10 @@ class DrainPage(AgentFormAction):
             ),
         ]
 
-    def done(self) -> str:
+    def done(self, form: forms.Form) -> str:
         """Start the drain; return the message for the page. Raises UserError for a deadline that is too late."""
-        within, now = self.form.cleaned_data["within"], timezone.now()
-        if self.object.is_drained and within == self.form.cleaned_data["shown"]:
+        within, now = form.cleaned_data["within"], timezone.now()
+        if self.object.is_drained and within == form.cleaned_data["shown"]:
             return _("The deadline is unchanged.")
         if within is not None and within > LONGEST_DRAIN:
             raise UserError(_("The longest drain is %(days)s days.") % {"days": LONGEST_DRAIN.days}, field="within")
@@ -182,10 +156,8 @@ class CancelDrainPage(AgentAction):
 
     title = _l("Cancel the drain")
     submit_label = _l("Accept sessions again")
+    question_text = _l("Cancel the drain of %(object)s?")
     is_dangerous = False
-
-    def question(self) -> str:
-        return _("Cancel the drain of %(object)s?") % {"object": self.object}
 
     def consequences(self) -> list[str]:
         return [self._afterwards(), _("Running sessions are not ended.")]
@@ -213,17 +185,15 @@ class MoveForm(forms.Form):
     )
 
 
-class MovePage(AgentFormAction):
+class MovePage(AgentAction, ConfirmFormPage):
     """Moves an agent to another resource group."""
 
     title = _l("Move to another group")
     submit_label = _l("Move to another group")
+    question_text = _l("Move %(object)s to another resource group?")
 
     def make_form(self, data: Any = None) -> forms.Form:
         return MoveForm(data, initial={"resource_group": self.object.resource_group_id})
-
-    def question(self) -> str:
-        return _("Move %(object)s to another resource group?") % {"object": self.object}
 
     def consequences(self) -> list[str]:
         return [
@@ -232,7 +202,95 @@ class MovePage(AgentFormAction):
             _("From the next scheduler pass on, sessions of the new group start there."),
         ]
 
-    def done(self) -> str:
-        group = self.form.cleaned_data["resource_group"]
-        move_agent(self.viewer, self.object, group, force=self.form.cleaned_data["force"])
+    def done(self, form: forms.Form) -> str:
+        group = form.cleaned_data["resource_group"]
+        move_agent(self.viewer, self.object, group, force=form.cleaned_data["force"])
         return _("%(object)s belongs to %(group)s now.") % {"object": self.object, "group": group}
+
+
+class RevokePage(AgentAction):
+    """Revokes the credential of an agent."""
+
+    title = _l("Revoke the credential")
+    submit_label = _l("Revoke credential")
+    question_text = _l("Revoke the credential of %(object)s?")
+
+    def consequences(self) -> list[str]:
+        grace = describe_duration(self.object.resource_group.agent_lost_grace)
+        return [
+            _("Its requests are rejected; within a minute it is shown as lost."),
+            _(
+                "Running sessions continue but are not visible (%(kernels)s). After %(grace)s they are "
+                "marked lost; their resources stay allocated until the agent returns or is removed."
+            )
+            % {"kernels": self.kernels, "grace": grace},
+            _("To let it rejoin, renew its credential."),
+        ]
+
+    def act(self) -> str:
+        revoke_credential(self.viewer, self.object, now=timezone.now())
+        return _("Access of %(object)s is revoked.") % {"object": self.object}
+
+
+class RenewPage(AgentAction):
+    """Creates a join token with which an agent gets a new credential."""
+
+    title = _l("Renew the credential")
+    submit_label = _l("Create a join token")
+    question_text = _l("Create a join token for %(object)s?")
+    is_dangerous = False
+
+    def consequences(self) -> list[str]:
+        told = [
+            _("It works once, within a day, and for this agent only."),
+            _("The current credential is rejected from the moment the agent joins again."),
+            _("Stop the agent that runs there before you run the command."),
+        ]
+        if Capability.NATIVE in capabilities_of(self.object):
+            told.append(
+                _("Its sessions are native processes: they end with the agent, unless you stop it with kill -9.")
+            )
+        return told
+
+    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        """Create a join token and show it once. The token is not stored, so no redirect follows."""
+        self.object = self.find()
+        text = renew_credential(self.viewer, self.object, now=timezone.now())
+        command = join_command(text, name=self.object.name)
+        shown = {"token": text, "command": command, "guessed": guessed_address(), "is_renewed": True}
+        shown |= {"is_closed": is_closed_to_others()}
+        context = self.get_context_data(**shown)
+        return self.response_class(self.request, ["web/panel/join_token.html"], context)
+
+
+class TerminatePage(AgentAction):
+    """Removes an agent permanently."""
+
+    title = _l("Remove permanently")
+    submit_label = _l("Remove permanently")
+    question_text = _l("Remove %(object)s permanently?")
+
+    def consequences(self) -> list[str]:
+        return [
+            _(
+                "Sessions there end with agent-terminated (%(kernels)s), and their resources are freed. "
+                "Batch sessions that asked for it wait for another agent."
+            )
+            % {"kernels": self.kernels},
+            _("If the machine is still running, shut it down: its sessions would continue untracked."),
+            _("It stays in the history. It can rejoin only with a join token created for it."),
+        ]
+
+    def typed_word(self) -> str:
+        """Return the agent's name, which the user must type."""
+        return self.object.name
+
+    def act(self) -> str:
+        """Remove the agent; return the message with the number of ended sessions."""
+        number = retire_agent(self.viewer, self.object, now=timezone.now())
+        text = ngettext(
+            "%(agent)s was removed; %(number)s session ended.",
+            "%(agent)s was removed; %(number)s sessions ended.",
+            number,
+        )
+        return text % {"agent": self.object, "number": number}

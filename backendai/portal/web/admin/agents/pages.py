@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 from uuid import UUID
 
 import django_tables2 as tables
 from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
+from django.urls import path
 from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _l
 from django.views.generic import TemplateView
@@ -25,11 +26,12 @@ from backendai.domain.compute.services.status.ledger import occupied_by_agent
 from backendai.domain.compute.status import PLACED
 from backendai.domain.planning.agents import images_for
 from backendai.portal.web.admin.access import PanelPage
+from backendai.portal.web.admin.agents import actions
 from backendai.portal.web.admin.agents.devices import device_rows
-from backendai.portal.web.admin.listing import ListPage, PanelFilter, PanelTable
+from backendai.portal.web.admin.listing import ListPage, NumberColumn, PanelTable, TimeColumn
 from backendai.portal.web.dashboard.resources import Bar, bars_of
 from backendai.portal.web.templatetags.panel_table import load_bars, use_bars
-from backendai.portal.web.templatetags.portal import ago, status
+from backendai.portal.web.templatetags.portal import status
 
 _MOST_KERNELS = 100
 _KERNELS = number_of(Kernel.objects.placed(), "agent")
@@ -45,8 +47,8 @@ class AgentTable(PanelTable):
     use = tables.Column(_l("Allocated"), accessor="capacity", orderable=False, attrs={"td": {"class": "cell-bars"}})
     load = tables.Column(_l("Current load"), accessor="live", orderable=False, attrs={"td": {"class": "cell-load"}})
     engine = tables.Column(_l("Engine"), default="–")
-    kernel_count = tables.Column(_l("Kernels"), attrs={"td": {"class": "number"}})
-    last_seen_at = tables.Column(_l("Last seen"), default=_l("never"))
+    kernel_count = NumberColumn(_l("Kernels"))
+    last_seen_at = TimeColumn(_l("Last seen"), default=_l("never"))
 
     def __init__(self, *args: Any, taken: Mapping[UUID, Slots] | None = None, **kwargs: Any) -> None:
         self.taken = taken or {}
@@ -54,9 +56,6 @@ class AgentTable(PanelTable):
 
     class Meta(PanelTable.Meta):
         model = Agent
-        fields = (
-            "name", "resource_group", "status", "schedulable", "use", "load", "engine", "kernel_count", "last_seen_at",
-        )  # fmt: skip
         order_by = "name"
 
     def render_status(self, value: str, record: Agent) -> str:
@@ -107,53 +106,8 @@ class AgentTable(PanelTable):
         """Return the container engine for files."""
         return value
 
-    def render_last_seen_at(self, value: Any) -> str:
-        return ago(value)
-
-    def value_last_seen_at(self, value: Any) -> str:
-        return value.isoformat() if value else ""
-
     def _bars(self, agent: Agent) -> list[Bar]:
         return bars_of(self.taken.get(agent.pk, Slots()), agent.slots)
-
-
-class AgentFilter(PanelFilter):
-    """Filters agents by name, group and state."""
-
-    search_fields = ("name", "resource_group__name", "gateway_url")
-    search_hint = _l("Name, group or address")
-
-    class Meta:
-        model = Agent
-        fields: ClassVar[list[str]] = ["resource_group", "status", "schedulable", "low_disk"]
-
-
-class AgentList(ListPage):
-    """The list of agents, for superadmins."""
-
-    section = "agents"
-    title = _l("Agents")
-    lead = _l("the machines that run sessions")
-    table_class = AgentTable
-    filterset_class = AgentFilter
-    create_address = "manage:join-token-new"
-    create_label = _l("Add an agent")
-    empty_title = _l("No agent has joined yet")
-    empty_text = _l("Create a join token, and run its command on the machine.")
-
-    def get_queryset(self) -> QuerySet[Agent]:
-        """Return the agents with the number of their kernels."""
-        return Agent.objects.select_related("resource_group").annotate(kernel_count=_KERNELS)
-
-    def get_table_kwargs(self) -> dict[str, Any]:
-        """Return the occupied amounts of all agents for an export; empty for a page."""
-        return {"taken": occupied_by_agent()} if self.request.GET.get("export") else {}
-
-    def get_table(self, **kwargs: Any) -> AgentTable:
-        """Return the table, with the occupied amounts of the agents on this page."""
-        table: AgentTable = super().get_table(**kwargs)
-        table.taken = table.taken or occupied_by_agent([row.record.pk for row in table.page.object_list])
-        return table
 
 
 class AgentPage(PanelPage, TemplateView):
@@ -162,15 +116,15 @@ class AgentPage(PanelPage, TemplateView):
     section = "agents"
     template_name = "web/panel/agent.html"
 
-    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Return the context with the agent and its kernels."""
+    def page_context(self) -> dict[str, Any]:
+        """Return the agent and its kernels."""
         rows = Agent.objects.select_related("resource_group").annotate(kernel_count=_KERNELS)
         agent: Any = get_object_or_404(rows, pk=self.kwargs["pk"])
         kernels = Kernel.objects.filter(agent=agent, status__in=PLACED).select_related("session__owner")
         shown_kernels = list(kernels.order_by("session__name", "rank")[:_MOST_KERNELS])
         taken = occupied_by_agent([agent.pk]).get(agent.pk, Slots())
         images, all_images = images_for(agent) if agent.status != Agent.Status.TERMINATED else ([], 0)
-        shown = {
+        return {
             "images": images,
             "all_images": all_images,
             "is_native": Capability.NATIVE in capabilities_of(agent),
@@ -185,12 +139,53 @@ class AgentPage(PanelPage, TemplateView):
             "most_kernels": _MOST_KERNELS,
             "drained": max(0, agent.drain_kernels - agent.kernel_count),
         }
-        return super().get_context_data(**(shown | kwargs))
 
     def get_template_names(self) -> list[str]:
         """Return the template of the live part for htmx, else that of the page."""
         htmx: Any = getattr(self.request, "htmx", None)
         return ["web/panel/_agent_state.html"] if htmx and not htmx.boosted else [self.template_name]
+
+
+class Agents(ListPage):
+    """The list of agents, for superadmins."""
+
+    section = "agents"
+    title = _l("Agents")
+    icon = "server"
+    guide = "agents-1"
+    lead = _l("the machines that run sessions")
+    table_class = AgentTable
+    search_fields = ("name", "resource_group__name", "gateway_url")
+    search_hint = _l("Name, group or address")
+    filter_fields = ("resource_group", "status", "schedulable", "low_disk")
+    create_address = "manage:join-token-new"
+    create_label = _l("Add an agent")
+    empty_title = _l("No agent has joined yet")
+    empty_text = _l("Create a join token, and run its command on the machine.")
+    more = (
+        path("agents/<uuid:pk>/", AgentPage.as_view(), name="agent"),
+        path("agents/<uuid:pk>/switches/", actions.SwitchPage.as_view(), name="agent-switches"),
+        path("agents/<uuid:pk>/drain/", actions.DrainPage.as_view(), name="agent-drain"),
+        path("agents/<uuid:pk>/drain/cancel/", actions.CancelDrainPage.as_view(), name="agent-cancel-drain"),
+        path("agents/<uuid:pk>/move/", actions.MovePage.as_view(), name="agent-move"),
+        path("agents/<uuid:pk>/revoke/", actions.RevokePage.as_view(), name="agent-revoke"),
+        path("agents/<uuid:pk>/renew/", actions.RenewPage.as_view(), name="agent-renew"),
+        path("agents/<uuid:pk>/terminate/", actions.TerminatePage.as_view(), name="agent-terminate"),
+    )
+
+    def get_queryset(self) -> QuerySet[Agent]:
+        """Return the agents with the number of their kernels."""
+        return Agent.objects.select_related("resource_group").annotate(kernel_count=_KERNELS)
+
+    def get_table_kwargs(self) -> dict[str, Any]:
+        """Return the occupied amounts of all agents for an export; empty for a page."""
+        return {"taken": occupied_by_agent()} if self.request.GET.get("export") else {}
+
+    def get_table(self, **kwargs: Any) -> AgentTable:
+        """Return the table, with the occupied amounts of the agents on this page."""
+        table: AgentTable = super().get_table(**kwargs)
+        table.taken = table.taken or occupied_by_agent([row.record.pk for row in table.page.object_list])
+        return table
 
 
 def takes_sessions(agent: Agent) -> str:

@@ -14,26 +14,25 @@ from django.db.models import F, QuerySet
 from django.http import HttpResponse
 from django.middleware.csrf import get_token
 from django.shortcuts import get_object_or_404, redirect
-from django.urls import reverse
+from django.urls import path, reverse
 from django.utils.functional import cached_property
 from django.utils.html import format_html
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy as _l
 from django.views.decorators.http import require_POST
 
 from backendai.base.core.errors import UserError
 from backendai.base.texts.messages import in_words
 from backendai.base.texts.translation import gettext as _
 from backendai.base.texts.translation import ngettext
-from backendai.domain.accounts.models import User
 from backendai.domain.cluster.groups.session_defaults import HIGHEST_PRIORITY
 from backendai.domain.cluster.models import ResourceGroup
 from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.launching.priorities import front_priorities, set_priority
 from backendai.domain.planning.queue_heads import heads_of
-from backendai.portal.web.admin.access import panel_page
-from backendai.portal.web.admin.listing import PAGE_SIZE, ListPage, PanelFilter, PanelTable
+from backendai.portal.web.admin.access import administrator, panel_page
+from backendai.portal.web.admin.listing import PAGE_SIZE, ListPage, NumberColumn, PanelFilter, PanelTable, TimeColumn
 from backendai.portal.web.frame.requests import PageRequest
-from backendai.portal.web.templatetags.portal import ago, amounts, icon, with_times
+from backendai.portal.web.templatetags.portal import amounts, icon, with_times
 
 _ANY = UUID(int=0)
 
@@ -50,37 +49,29 @@ def addresses_of(page: str) -> Callable[[UUID], str]:
 _NEXT_FIRST = ("resource_group__name", F("queue_position").asc(nulls_last=True), "-priority", "created_at")
 
 
-def administrator(user: User) -> bool:
-    """Return whether the user may see the sessions of others."""
-    return user.role != User.Role.USER
-
-
 class QueueTable(PanelTable):
     """A table with one row for each pending session, in the order of the queue."""
 
     choose = tables.Column(
         "", accessor="pk", orderable=False, exclude_from_export=True, attrs={"td": {"class": "cell-choose"}}
     )
-    place = tables.Column(
-        gettext_lazy("Order"), accessor="queue_position", default="–", attrs={"td": {"class": "number"}}
-    )
-    name = tables.Column(gettext_lazy("Session"), attrs={"td": {"class": "queue-name"}})
-    owner = tables.Column(gettext_lazy("Owner"), accessor="owner__email", attrs={"td": {"class": "queue-name"}})
-    resource_group = tables.Column(gettext_lazy("Group"), attrs={"td": {"class": "queue-group"}})
-    asks = tables.Column(gettext_lazy("Requests"), accessor="slots", orderable=False)
+    place = NumberColumn(_l("Order"), accessor="queue_position", default="–")
+    name = tables.Column(_l("Session"), attrs={"td": {"class": "queue-name"}})
+    owner = tables.Column(_l("Owner"), accessor="owner__email", attrs={"td": {"class": "queue-name"}})
+    resource_group = tables.Column(_l("Group"), attrs={"td": {"class": "queue-group"}})
+    asks = tables.Column(_l("Requests"), accessor="slots", orderable=False)
     reason = tables.Column(
-        gettext_lazy("Reason"),
+        _l("Reason"),
         accessor="reason_text",
         orderable=False,
         empty_values=(),
         attrs={"td": {"class": "queue-why"}},
     )
-    created_at = tables.Column(gettext_lazy("Since"), attrs={"td": {"class": "no-break"}})
-    priority = tables.Column(gettext_lazy("Priority"))
+    created_at = TimeColumn(_l("Since"), attrs={"td": {"class": "no-break"}})
+    priority = tables.Column(_l("Priority"))
 
     class Meta(PanelTable.Meta):
         model = ComputeSession
-        fields = ("choose", "place", "name", "owner", "resource_group", "asks", "reason", "created_at", "priority")
         order_by = "place"
 
     def order_place(self, rows: QuerySet[Any], is_descending: bool) -> tuple[QuerySet[Any], bool]:
@@ -130,12 +121,6 @@ class QueueTable(PanelTable):
     def value_reason(self, record: ComputeSession) -> str:
         return record.reason_text
 
-    def render_created_at(self, value: Any) -> str:
-        return ago(value)
-
-    def value_created_at(self, value: Any) -> str:
-        return str(value.isoformat())
-
     def render_priority(self, record: ComputeSession) -> str:
         """Return a form that changes the priority."""
         label = _("Priority of %(name)s") % {"name": record.name}
@@ -177,7 +162,7 @@ class QueueFilter(PanelFilter):
     """Filters pending sessions by words and group."""
 
     search_fields = ("name", "owner__email", "status_message")
-    search_hint = gettext_lazy("Name, owner or reason")
+    search_hint = _l("Name, owner or reason")
 
     class Meta:
         model = ComputeSession
@@ -187,37 +172,6 @@ class QueueFilter(PanelFilter):
         super().__init__(*args, **kwargs)
         groups = ResourceGroup.objects.visible_to(self.request.user)
         self.filters["resource_group"].extra["queryset"] = groups.order_by("name")
-
-
-class QueueList(ListPage):
-    """The pending sessions that the administrator may see."""
-
-    rule = staticmethod(administrator)
-    section = "queue"
-    title = gettext_lazy("Pending sessions")
-    lead = gettext_lazy("in scheduling order, group by group; priorities go from 0 to 100")
-    template_name = "web/panel/queue.html"
-    table_class = QueueTable
-    filterset_class = QueueFilter
-    empty_title = gettext_lazy("No pending sessions")
-    empty_text = gettext_lazy("Sessions that cannot start at once appear here, with the reason.")
-
-    def get_queryset(self) -> QuerySet[ComputeSession]:
-        """Return the pending sessions that this administrator may see."""
-        visible: QuerySet[ComputeSession] = ComputeSession.objects.visible_to(self.viewer).pending()
-        return visible.select_related("owner", "resource_group")
-
-    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Return the context with the session that is first in line in each group on this page."""
-        context = super().get_context_data(**kwargs)
-        rows = [row.record for row in context["table"].page.object_list]
-        groups = {row.resource_group_id: row.resource_group for row in rows}
-        heads = heads_of(self.viewer, list(groups.values())) if groups else []
-        return context | {"heads": heads, "highest_priority": HIGHEST_PRIORITY}
-
-    def get_template_names(self) -> list[str]:
-        """Return the template of the list with its bar for htmx, else that of the page."""
-        return ["web/panel/_queue_body.html"] if self._is_part() else [self.template_name]
 
 
 @require_POST
@@ -281,3 +235,40 @@ def _is_id(text: str) -> bool:
 def _back_to_queue(query: str) -> HttpResponse:
     query = query[:2000]
     return redirect(f"{reverse('manage:queue')}?{query}" if query else reverse("manage:queue"))
+
+
+class Queue(ListPage):
+    """The pending sessions that the administrator may see."""
+
+    section = "queue"
+    title = _l("Pending sessions")
+    icon = "clock"
+    guide = "who-starts-next"
+    rule = staticmethod(administrator)
+    lead = _l("in scheduling order, group by group; priorities go from 0 to 100")
+    template_name = "web/panel/queue.html"
+    table_class = QueueTable
+    filterset_class = QueueFilter
+    empty_title = _l("No pending sessions")
+    empty_text = _l("Sessions that cannot start at once appear here, with the reason.")
+    more = (
+        path("queue/<uuid:pk>/priority/", queue_priority, name="queue-priority"),
+        path("queue/priorities/", queue_priorities, name="queue-priorities"),
+    )
+
+    def get_queryset(self) -> QuerySet[ComputeSession]:
+        """Return the pending sessions that this administrator may see."""
+        visible: QuerySet[ComputeSession] = ComputeSession.objects.visible_to(self.viewer).pending()
+        return visible.select_related("owner", "resource_group")
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        """Return the context with the session that is first in line in each group on this page."""
+        context = super().get_context_data(**kwargs)
+        rows = [row.record for row in context["table"].page.object_list]
+        groups = {row.resource_group_id: row.resource_group for row in rows}
+        heads = heads_of(self.viewer, list(groups.values())) if groups else []
+        return context | {"heads": heads, "highest_priority": HIGHEST_PRIORITY}
+
+    def get_template_names(self) -> list[str]:
+        """Return the template of the list with its bar for htmx, else that of the page."""
+        return ["web/panel/_queue_body.html"] if self._is_part() else [self.template_name]

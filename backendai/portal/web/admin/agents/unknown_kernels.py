@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
-
 import django_tables2 as tables
 from django.db.models import QuerySet
-from django.urls import reverse
+from django.urls import path, reverse
 from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _l
@@ -18,8 +16,7 @@ from backendai.domain.compute.models import ComputeSession, UnknownKernel
 from backendai.domain.compute.services.agents.adopting import adopt_session
 from backendai.domain.compute.services.agents.unknown_kernels import remove_unknown
 from backendai.portal.web.admin.editing import ConfirmPage
-from backendai.portal.web.admin.listing import ListPage, PanelFilter, PanelTable
-from backendai.portal.web.templatetags.portal import ago
+from backendai.portal.web.admin.listing import ListPage, PanelTable, TimeColumn
 
 
 class UnknownKernelTable(PanelTable):
@@ -31,12 +28,11 @@ class UnknownKernelTable(PanelTable):
     amounts = tables.Column(_l("Resources"), accessor="slots", orderable=False, default="–")
     agent = tables.LinkColumn("manage:agent", args=[tables.A("agent_id")], verbose_name=_l("Agent"))
     is_running = tables.Column(_l("State"))
-    found_at = tables.Column(_l("Found"))
+    found_at = TimeColumn(_l("Found"))
     decide = tables.Column(_l("Decision"), empty_values=(), orderable=False, exclude_from_export=True)
 
     class Meta(PanelTable.Meta):
         model = UnknownKernel
-        fields = ("name", "owner", "hostname", "amounts", "agent", "is_running", "found_at", "decide")
         order_by = "found_at"
 
     def render_name(self, record: UnknownKernel) -> str:
@@ -57,9 +53,6 @@ class UnknownKernelTable(PanelTable):
             return _("being removed")
         return _("running") if record.is_running else _("stopped")
 
-    def render_found_at(self, value: Any) -> str:
-        return ago(value)
-
     def render_decide(self, record: UnknownKernel) -> str:
         """Return the links to the possible actions."""
         if record.removal_at:
@@ -69,33 +62,6 @@ class UnknownKernelTable(PanelTable):
             return format_html('<a href="{}">{}</a>', *remove)
         adopt = (reverse("manage:unknown-kernel-adopt", args=[record.pk]), _("Adopt session"))
         return format_html('<a href="{}">{}</a> · <a href="{}">{}</a>', *adopt, *remove)
-
-
-class UnknownKernelFilter(PanelFilter):
-    """Filters unknown kernels by agent."""
-
-    search_fields = ("agent__name",)
-    search_hint = _l("Agent")
-
-    class Meta:
-        model = UnknownKernel
-        fields: ClassVar[list[str]] = ["is_running"]
-
-
-class UnknownKernelList(ListPage):
-    """The list of unknown kernels, for superadmins."""
-
-    section = "unknown-kernels"
-    title = _l("Unknown kernels")
-    lead = _l("kernels on agents that are not in the database, for example after a restore from a backup")
-    table_class = UnknownKernelTable
-    filterset_class = UnknownKernelFilter
-    empty_title = _l("No unknown kernels")
-    empty_text = _l("The database knows every kernel that the agents report.")
-
-    def get_queryset(self) -> QuerySet[UnknownKernel]:
-        """Return the unknown kernels with their agents."""
-        return UnknownKernel.objects.select_related("agent")
 
 
 class UnknownKernelDecision(ConfirmPage):
@@ -163,3 +129,27 @@ class RemovePage(UnknownKernelDecision):
     def act(self) -> str:
         remove_unknown(self.viewer, self.object, now=timezone.now())
         return _("The agent removes the kernel at its next sync.")
+
+
+class UnknownKernels(ListPage):
+    """The list of unknown kernels, for superadmins."""
+
+    section = "unknown-kernels"
+    title = _l("Unknown kernels")
+    icon = "alert-triangle"
+    guide = "unknown-kernels"
+    lead = _l("kernels on agents that are not in the database, for example after a restore from a backup")
+    table_class = UnknownKernelTable
+    search_fields = ("agent__name",)
+    search_hint = _l("Agent")
+    filter_fields = ("is_running",)
+    empty_title = _l("No unknown kernels")
+    empty_text = _l("The database knows every kernel that the agents report.")
+    more = (
+        path("unknown-kernels/<int:pk>/adopt/", AdoptPage.as_view(), name="unknown-kernel-adopt"),
+        path("unknown-kernels/<int:pk>/remove/", RemovePage.as_view(), name="unknown-kernel-remove"),
+    )
+
+    def get_queryset(self) -> QuerySet[UnknownKernel]:
+        """Return the unknown kernels with their agents."""
+        return UnknownKernel.objects.select_related("agent")

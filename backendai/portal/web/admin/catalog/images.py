@@ -12,13 +12,14 @@ from django.db.models import Count, F, Max, Model, OuterRef, Q, QuerySet, Subque
 from django.db.models.functions import Coalesce
 from django.http import HttpResponse
 from django.shortcuts import redirect
+from django.urls import path
 from django.utils import timezone
-from django.utils.translation import gettext_lazy as _l
 from django.views.decorators.http import require_POST
 
 from backendai.base.core.image_names import is_exact_digest
 from backendai.base.core.slots import format_size
 from backendai.base.texts.translation import gettext as _
+from backendai.base.texts.translation import gettext_lazy as _l
 from backendai.base.texts.translation import ngettext
 from backendai.domain.accounts.policies.amounts_field import AmountsField
 from backendai.domain.catalog.images import adopt_from_agents, change_image, create_image, delete_image
@@ -27,14 +28,12 @@ from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.images.own_images import delete_own_image
 from backendai.domain.compute.status import LIVE, Status
 from backendai.portal.web.admin.access import panel_page
-from backendai.portal.web.admin.catalog.image_builds import builds_shown
-from backendai.portal.web.admin.deleting import DeleteUnlessUsed
-from backendai.portal.web.admin.editing import FormPage
+from backendai.portal.web.admin.catalog.one_image import ImageAgentsPage, ImageBuildPage, builds_shown
+from backendai.portal.web.admin.editing import DeleteUnlessUsed
 from backendai.portal.web.admin.forms import EditForm
-from backendai.portal.web.admin.listing import ListPage, PanelFilter, PanelTable
+from backendai.portal.web.admin.listing import NumberColumn, PanelFilter, PanelTable, YesNoColumn
+from backendai.portal.web.admin.objects import ObjectPages
 from backendai.portal.web.frame.requests import PageRequest
-
-_ALWAYS = ("name", "title", "description", "is_enabled")
 
 
 class ImageTable(PanelTable):
@@ -42,16 +41,15 @@ class ImageTable(PanelTable):
 
     name = tables.LinkColumn("manage:image", args=[tables.A("pk")])
     title = tables.Column(_l("Title"))
-    is_enabled = tables.BooleanColumn(verbose_name=_l("Enabled"), yesno=(_l("yes"), _l("no")))
+    is_enabled = YesNoColumn(_l("Enabled"))
     reference = tables.Column(_l("Reference"))
     architecture = tables.Column(_l("Architecture"))
-    size = tables.Column(_l("Size"), attrs={"td": {"class": "number"}})
-    agents = tables.Column(_l("On agents"), attrs={"td": {"class": "number"}})
+    size = NumberColumn(_l("Size"))
+    agents = NumberColumn(_l("On agents"))
     owner = tables.Column(_l("Owner"), accessor="owner__email", default="")
 
     class Meta(PanelTable.Meta):
         model = Image
-        fields = ("name", "title", "is_enabled", "reference", "architecture", "size", "agents", "owner")
         order_by = "name"
 
     def render_size(self, value: int) -> str:
@@ -112,7 +110,8 @@ class ImageForm(EditForm):
     class Meta:
         model = Image
         fields: ClassVar[list[str]] = [
-            *_ALWAYS, "reference", "digest", "architecture", "minimum", "maximum", "services", "domains",
+            "name", "title", "description", "is_enabled", "reference", "digest", "architecture", "minimum", "maximum",
+            "services", "domains",
         ]  # fmt: skip
         labels: ClassVar[dict[str, Any]] = {"is_enabled": _l("Enabled")}
 
@@ -130,75 +129,8 @@ class ImageForm(EditForm):
 
     def values(self) -> dict[str, Any]:
         """Return the form's values for the service."""
-        data = {name: self.cleaned_data[name] for name in self.Meta.fields}
+        data = super().values()
         return data | {"aliases": self.cleaned_data["alias_names"].split(), "domains": list(data["domains"])}
-
-
-class ImageList(ListPage):
-    """The list of images, for superadmins."""
-
-    section = "images"
-    title = _l("Images")
-    lead = _l("what sessions start from")
-    template_name = "web/panel/images.html"
-    table_class = ImageTable
-    filterset_class = ImageFilter
-    create_address = "manage:image-new"
-    create_label = _l("New image")
-
-    def get_queryset(self) -> QuerySet[Image]:
-        """Return the images with the number of agents that have them, and their size there."""
-        there = ImageOnAgent.objects.filter(
-            Q(reference=OuterRef("reference")) | Q(digest=OuterRef("digest")) & ~Q(digest="")
-        ).order_by()
-        counted = there.values(one=F("pk") * 0).annotate(number=Count("agent", distinct=True)).values("number")
-        largest = there.values(one=F("pk") * 0).annotate(most=Max("size_bytes")).values("most")
-        return (
-            Image.objects.kept()
-            .select_related("owner")
-            .annotate(agents=Coalesce(Subquery(counted), 0), size=Coalesce(F("size_bytes"), Subquery(largest)))
-        )
-
-    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Return the context with the builds of enabled images that no agent has."""
-        made_here = Image.objects.kept().filter(is_built_here=True, is_enabled=True)
-        builds = [build for build in builds_shown(made_here) if not build["agents"]]
-        return super().get_context_data(**({"builds": builds} | kwargs))
-
-
-class ImagePage(FormPage):
-    """The form of an image; a new one needs its reference."""
-
-    section = "images"
-    title = _l("New image")
-    template_name = "web/panel/image.html"
-    model = Image
-    form_class = ImageForm
-    audit_name = "image"
-    submit_label = _l("Save image")
-    delete_label = _l("Remove image")
-    list_address = "manage:images"
-    delete_address = "manage:image-forget"
-
-    def save(self, form: EditForm) -> Any:
-        """Save the image by the services, with their checks and audit entries."""
-        assert isinstance(form, ImageForm)
-        image = self.find()
-        if image is None:
-            return create_image(self.viewer.pk, form.values())
-        return change_image(self.viewer.pk, image, form.values())
-
-    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Return the context with the build of an image that is built here."""
-        image = self.find()
-        return super().get_context_data(**({"builds": builds_shown([image] if image else [])} | kwargs))
-
-    def success_text(self, saved: Any) -> str:
-        return _("Image %(saved)s is saved.") % {"saved": saved}
-
-    def notes(self, saved: Any) -> list[str]:
-        """Return warnings about sessions that use a disabled image."""
-        return [] if saved.is_enabled else _uses_of(saved)
 
 
 def _uses_of(image: Image) -> list[str]:
@@ -222,52 +154,6 @@ def _uses_of(image: Image) -> list[str]:
     return notes
 
 
-class ImageForget(DeleteUnlessUsed):
-    """Deletes an image from the catalogue."""
-
-    section = "images"
-    title = _l("Remove image")
-    model = Image
-    audit_name = "image"
-    list_address = "manage:images"
-    submit_label = _l("Remove image")
-    can_deactivate = False
-
-    def counted(self) -> dict[type[Model], int]:
-        """Return how many sessions were started from the image.
-
-        None count for an image saved from a session, as they do not prevent its deletion.
-        """
-        number = 0 if self.object.is_customized else ComputeSession.objects.filter(image=self.object).count()
-        return {ComputeSession: number} if number else {}
-
-    def question(self) -> str:
-        return _("Remove %(object)s from the catalogue?") % {"object": self.object}
-
-    def consequences(self) -> list[str]:
-        if self.object.is_customized:
-            return [
-                _("It was created from a session: its owner can no longer start sessions from it."),
-                _("Its agents remove it as soon as all sessions that use it have ended."),
-            ]
-        return [
-            _("No session can be started from it any more; agents and registries keep it."),
-        ]
-
-    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Return the context with the advice for an image in use."""
-        instead = _("An image that sessions were started from cannot be removed: disable it instead.")
-        return super().get_context_data(**({"instead": instead} | kwargs))
-
-    def act(self) -> str:
-        name = str(self.object)
-        if self.object.is_customized:
-            delete_own_image(self.viewer, self.object, now=timezone.now())
-        else:
-            delete_image(self.viewer.pk, self.object)
-        return _("%(name)s is removed from the catalogue.") % {"name": name}
-
-
 @require_POST
 @panel_page()
 def images_from_agents(request: PageRequest) -> HttpResponse:
@@ -279,3 +165,90 @@ def images_from_agents(request: PageRequest) -> HttpResponse:
     else:
         messages.success(request, _("No agent has an image of this platform that is missing from the catalogue."))
     return redirect("manage:images")
+
+
+class Images(ObjectPages):
+    """Images, for superadmins. A new one needs its reference."""
+
+    section = "images"
+    name = "image"
+    key = "uuid"
+    model = Image
+    title = _l("Images")
+    icon = "package"
+    guide = "images"
+    lead = _l("what sessions start from")
+    table_class = ImageTable
+    filterset_class = ImageFilter
+    list_template = "web/panel/images.html"
+    form_class = ImageForm
+    form_template = "web/panel/image.html"
+    new_label = _l("New image")
+    save_label = _l("Save image")
+    saved_text = _l("Image %(saved)s is saved.")
+    delete_label = _l("Remove image")
+    delete_page = DeleteUnlessUsed
+    delete_word = "forget"
+    can_deactivate = False
+    question_text = _l("Remove %(object)s from the catalogue?")
+    instead = _l("An image that sessions were started from cannot be removed: disable it instead.")
+    deleted_text = _l("%(name)s is removed from the catalogue.")
+    more = (
+        path("images/from-agents/", images_from_agents, name="images-from-agents"),
+        path("images/<uuid:pk>/agents/", ImageAgentsPage.as_view(), name="image-agents"),
+        path("images/<uuid:pk>/build/", ImageBuildPage.as_view(), name="image-build"),
+    )
+
+    def rows(self) -> QuerySet[Image]:
+        """Return the images with the number of agents that have them, and their size there."""
+        there = ImageOnAgent.objects.filter(
+            Q(reference=OuterRef("reference")) | Q(digest=OuterRef("digest")) & ~Q(digest="")
+        ).order_by()
+        counted = there.values(one=F("pk") * 0).annotate(number=Count("agent", distinct=True)).values("number")
+        largest = there.values(one=F("pk") * 0).annotate(most=Max("size_bytes")).values("most")
+        return (
+            Image.objects.kept()
+            .select_related("owner")
+            .annotate(agents=Coalesce(Subquery(counted), 0), size=Coalesce(F("size_bytes"), Subquery(largest)))
+        )
+
+    def list_context(self) -> dict[str, Any]:
+        """Return the builds of enabled images that no agent has."""
+        made_here = Image.objects.kept().filter(is_built_here=True, is_enabled=True)
+        return {"builds": [build for build in builds_shown(made_here) if not build["agents"]]}
+
+    def form_context(self) -> dict[str, Any]:
+        """Return the build of an image that is built here."""
+        image = self.find()
+        return {"builds": builds_shown([image] if image else [])}
+
+    def save(self, form: EditForm) -> Any:
+        """Save the image by the services, with their checks and audit entries."""
+        image, values = self.find(), form.values()
+        return create_image(self.viewer.pk, values) if image is None else change_image(self.viewer.pk, image, values)
+
+    def notes(self, saved: Any) -> list[str]:
+        """Return warnings about sessions that use a disabled image."""
+        return [] if saved.is_enabled else _uses_of(saved)
+
+    def counted(self) -> dict[type[Model], int]:
+        """Return how many sessions were started from the image.
+
+        None count for an image saved from a session, as they do not prevent its deletion.
+        """
+        number = 0 if self.object.is_customized else ComputeSession.objects.filter(image=self.object).count()
+        return {ComputeSession: number} if number else {}
+
+    def consequences(self) -> list[str]:
+        if self.object.is_customized:
+            return [
+                _("It was created from a session: its owner can no longer start sessions from it."),
+                _("Its agents remove it as soon as all sessions that use it have ended."),
+            ]
+        return [_("No session can be started from it any more; agents and registries keep it.")]
+
+    def delete(self) -> None:
+        if self.object.is_customized:
+            delete_own_image(self.viewer, self.object, now=timezone.now())
+        else:
+            delete_image(self.viewer.pk, self.object)

@@ -10,18 +10,18 @@ from django import forms
 from django.db.models import QuerySet
 from django.utils.functional import cached_property
 from django.utils.html import format_html
-from django.utils.translation import gettext_lazy as _l
 
 from backendai.base.core.slots import Slots, format_size
 from backendai.base.texts.translation import gettext as _
+from backendai.base.texts.translation import gettext_lazy as _l
 from backendai.base.texts.translation import ngettext
 from backendai.domain.accounts.policies.amounts_field import AmountsField, SizeField
 from backendai.domain.catalog.models import ResourcePreset
 from backendai.domain.catalog.presets import delete_preset, write_preset
 from backendai.domain.cluster.models import Agent
-from backendai.portal.web.admin.editing import DeletePage, FormPage
 from backendai.portal.web.admin.forms import EditForm
-from backendai.portal.web.admin.listing import ListPage, PanelFilter, PanelTable
+from backendai.portal.web.admin.listing import NumberColumn, PanelTable
+from backendai.portal.web.admin.objects import ObjectPages
 from backendai.portal.web.templatetags.portal import amounts
 
 
@@ -49,11 +49,10 @@ class PresetTable(PanelTable):
     slots = tables.Column(_l("Amounts"), orderable=False)
     shm_bytes = tables.Column(_l("Shared memory"), default=_l("default"))
     fits = tables.Column(_l("Fits on"), empty_values=(), orderable=False)
-    rank = tables.Column(_l("Order"), attrs={"td": {"class": "number"}})
+    rank = NumberColumn(_l("Order"))
 
     class Meta(PanelTable.Meta):
         model = ResourcePreset
-        fields = ("name", "resource_group", "slots", "shm_bytes", "fits", "rank")
         order_by = ("rank", "name")
 
     @cached_property
@@ -75,17 +74,6 @@ class PresetTable(PanelTable):
 
     def render_shm_bytes(self, value: int) -> str:
         return format_size(value)
-
-
-class PresetFilter(PanelFilter):
-    """Filters presets by name and group."""
-
-    search_fields = ("name", "resource_group__name")
-    search_hint = _l("Name or group")
-
-    class Meta:
-        model = ResourcePreset
-        fields: ClassVar[list[str]] = ["resource_group"]
 
 
 class PresetForm(EditForm):
@@ -113,42 +101,33 @@ class PresetForm(EditForm):
         }
 
 
-class PresetList(ListPage):
-    """The list of resource presets, for superadmins."""
+class Presets(ObjectPages):
+    """Resource presets, for superadmins."""
 
     section = "presets"
+    name = "preset"
+    model = ResourcePreset
     title = _l("Presets")
+    icon = "adjustments"
+    guide = "presets"
     lead = _l("named amounts that users choose instead of numbers")
     table_class = PresetTable
-    filterset_class = PresetFilter
-    create_address = "manage:preset-new"
-    create_label = _l("New preset")
+    search_fields = ("name", "resource_group__name")
+    search_hint = _l("Name or group")
+    filter_fields = ("resource_group",)
+    form_class = PresetForm
+    new_label = _l("New preset")
+    save_label = _l("Save preset")
+    saved_text = _l("Preset %(saved)s is saved.")
+    delete_label = _l("Delete preset")
 
-    def get_queryset(self) -> QuerySet[ResourcePreset]:
+    def rows(self) -> QuerySet[ResourcePreset]:
         """Return the presets with their groups."""
         return ResourcePreset.objects.select_related("resource_group")
 
-
-class PresetPage(FormPage):
-    """The form of a new or existing preset."""
-
-    section = "presets"
-    title = _l("New preset")
-    model = ResourcePreset
-    form_class = PresetForm
-    audit_name = "preset"
-    submit_label = _l("Save preset")
-    delete_label = _l("Delete preset")
-    list_address = "manage:presets"
-    delete_address = "manage:preset-delete"
-
     def save(self, form: EditForm) -> Any:
         """Save the preset by the service, with its checks and audit entry."""
-        values = {name: form.cleaned_data[name] for name in form.Meta.fields}  # type: ignore[attr-defined]
-        return write_preset(self.viewer.pk, self.find() or ResourcePreset(), values)
-
-    def success_text(self, saved: Any) -> str:
-        return _("Preset %(saved)s is saved.") % {"saved": saved}
+        return write_preset(self.viewer.pk, self.find() or ResourcePreset(), form.values())
 
     def notes(self, saved: Any) -> list[str]:
         """Return why no session could start with the preset: amounts that no agent has."""
@@ -159,21 +138,8 @@ class PresetPage(FormPage):
             return [_("No agent of resource group %(group)s can hold this preset, even when empty.") % {"group": group}]
         return [_("No agent can hold this preset, even when empty.")]
 
-
-class PresetDelete(DeletePage):
-    """Deletes a preset."""
-
-    section = "presets"
-    title = _l("Delete preset")
-    model = ResourcePreset
-    audit_name = "preset"
-    submit_label = _l("Delete preset")
-    list_address = "manage:presets"
-
     def consequences(self) -> list[str]:
         return [_("Sessions that were made of it keep their amounts.")]
 
-    def act(self) -> str:
-        name = str(self.object)
+    def delete(self) -> None:
         delete_preset(self.viewer.pk, self.object)
-        return _("%(name)s is deleted.") % {"name": name}

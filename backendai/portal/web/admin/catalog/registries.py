@@ -10,26 +10,25 @@ from django.contrib import messages
 from django.db.models import Count, QuerySet
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect
-from django.urls import reverse
+from django.urls import path, reverse
 from django.utils import timezone
 from django.utils.functional import cached_property
 from django.utils.html import format_html
-from django.utils.translation import gettext_lazy as _l
 from django.views.decorators.http import require_POST
 
 from backendai.base.core.errors import UserError
 from backendai.base.texts.messages import in_words
 from backendai.base.texts.translation import gettext as _
+from backendai.base.texts.translation import gettext_lazy as _l
 from backendai.domain.activity.jobs import newest_jobs
 from backendai.domain.activity.models import BackgroundJob
 from backendai.domain.catalog.models import Registry
 from backendai.domain.catalog.registries import SCAN_JOB, delete_registry, start_scan, write_registry
 from backendai.portal.web.admin.access import panel_page
-from backendai.portal.web.admin.editing import DeletePage, FormPage
 from backendai.portal.web.admin.forms import EditForm
-from backendai.portal.web.admin.listing import ListPage, PanelFilter, PanelTable
+from backendai.portal.web.admin.listing import NumberColumn, PanelTable, TimeColumn, YesNoColumn
+from backendai.portal.web.admin.objects import ObjectPages
 from backendai.portal.web.frame.requests import PageRequest
-from backendai.portal.web.templatetags.portal import ago
 
 _TONES: dict[str, str] = {
     BackgroundJob.Status.DONE: "tone-good",
@@ -44,14 +43,13 @@ class RegistryTable(PanelTable):
     name = tables.LinkColumn("manage:registry", args=[tables.A("pk")])
     url = tables.Column(_l("Address"))
     kind = tables.Column(_l("Kind"))
-    is_enabled = tables.BooleanColumn(verbose_name=_l("Enabled"), yesno=(_l("yes"), _l("no")))
-    image_count = tables.Column(_l("Images"), attrs={"td": {"class": "number"}})
-    scanned_at = tables.Column(_l("Last scan"), default=_l("never"))
+    is_enabled = YesNoColumn(_l("Enabled"))
+    image_count = NumberColumn(_l("Images"))
+    scanned_at = TimeColumn(_l("Last scan"), default=_l("never"))
     state = tables.Column(_l("Last scan"), empty_values=(), orderable=False)
 
     class Meta(PanelTable.Meta):
         model = Registry
-        fields = ("name", "url", "kind", "is_enabled", "image_count", "scanned_at", "state")
         order_by = "name"
 
     @cached_property
@@ -74,20 +72,6 @@ class RegistryTable(PanelTable):
         """Return status and message of the last scan as text for files."""
         job = self._scans.get(record.name)
         return f"{job.status}: {job.message}" if job else ""
-
-    def render_scanned_at(self, value: Any) -> str:
-        return ago(value)
-
-
-class RegistryFilter(PanelFilter):
-    """Filters registries by name and state."""
-
-    search_fields = ("name", "url")
-    search_hint = _l("Name or address")
-
-    class Meta:
-        model = Registry
-        fields: ClassVar[list[str]] = ["is_enabled", "kind"]
 
 
 class RegistryForm(EditForm):
@@ -141,78 +125,13 @@ class RegistryForm(EditForm):
 
     def values(self) -> dict[str, Any]:
         """Return the form's values for the service."""
-        data = {name: self.cleaned_data[name] for name in self.Meta.fields} | {
-            "domains": list(self.cleaned_data["domains"])
-        }
+        data = super().values() | {"domains": list(self.cleaned_data["domains"])}
         for name in ("password", "push_password"):
             if self.cleaned_data[f"new_{name}"]:
                 data[name] = self.cleaned_data[f"new_{name}"]
             elif self.cleaned_data[f"clear_{name}"]:
                 data[name] = ""
         return data
-
-
-class RegistryList(ListPage):
-    """The list of registries, for superadmins."""
-
-    section = "registries"
-    title = _l("Registries")
-    lead = _l("where images come from")
-    table_class = RegistryTable
-    filterset_class = RegistryFilter
-    create_address = "manage:registry-new"
-    create_label = _l("New registry")
-    empty_text = _l("Add your lab's registry, scan it, and enable the images that people may use.")
-
-    def get_queryset(self) -> QuerySet[Registry]:
-        """Return the registries with the number of their images."""
-        return Registry.objects.annotate(image_count=Count("images"))
-
-
-class RegistryPage(FormPage):
-    """The form of a new or existing registry."""
-
-    section = "registries"
-    title = _l("New registry")
-    template_name = "web/panel/registry.html"
-    model = Registry
-    form_class = RegistryForm
-    audit_name = "registry"
-    submit_label = _l("Save registry")
-    delete_label = _l("Delete registry")
-    list_address = "manage:registries"
-    delete_address = "manage:registry-delete"
-
-    def save(self, form: EditForm) -> Any:
-        """Save the registry by the service, with its checks and audit entry."""
-        assert isinstance(form, RegistryForm)
-        return write_registry(self.viewer.pk, self.find() or Registry(), form.values())
-
-    def success_text(self, saved: Any) -> str:
-        return _("Registry %(saved)s is saved. Scan it to see its images.") % {"saved": saved}
-
-    def success_url(self, saved: Any) -> str:
-        """Return the address of the registry's page, where it can be scanned."""
-        return reverse("manage:registry", args=[saved.pk])
-
-
-class RegistryDelete(DeletePage):
-    """Deletes a registry."""
-
-    section = "registries"
-    title = _l("Delete registry")
-    model = Registry
-    audit_name = "registry"
-    submit_label = _l("Delete registry")
-    list_address = "manage:registries"
-
-    def consequences(self) -> list[str]:
-        return [_("Its images stay in the catalogue, and its password is deleted.")]
-
-    def act(self) -> str:
-        name = str(self.object)
-        delete_registry(self.viewer.pk, self.object)
-        return _("%(name)s is deleted.") % {"name": name}
 
 
 @require_POST
@@ -232,3 +151,42 @@ def registry_scan(request: PageRequest, pk: int) -> HttpResponse:
         messages.success(request, format_html(text, registry.name, where))
     came_from_maintenance = request.POST.get("from") == "maintenance"
     return redirect("manage:maintenance") if came_from_maintenance else redirect("manage:registry", pk=pk)
+
+
+class Registries(ObjectPages):
+    """Image registries, for superadmins."""
+
+    section = "registries"
+    name = "registry"
+    model = Registry
+    title = _l("Registries")
+    icon = "download"
+    guide = "registries"
+    lead = _l("where images come from")
+    table_class = RegistryTable
+    search_fields = ("name", "url")
+    search_hint = _l("Name or address")
+    filter_fields = ("is_enabled", "kind")
+    empty_text = _l("Add your lab's registry, scan it, and enable the images that people may use.")
+    form_class = RegistryForm
+    form_template = "web/panel/registry.html"
+    new_label = _l("New registry")
+    save_label = _l("Save registry")
+    saved_text = _l("Registry %(saved)s is saved. Scan it to see its images.")
+    row_address = "manage:registry"
+    delete_label = _l("Delete registry")
+    more = (path("registries/<int:pk>/scan/", registry_scan, name="registry-scan"),)
+
+    def rows(self) -> QuerySet[Registry]:
+        """Return the registries with the number of their images."""
+        return Registry.objects.annotate(image_count=Count("images"))
+
+    def save(self, form: EditForm) -> Any:
+        """Save the registry by the service, with its checks and audit entry."""
+        return write_registry(self.viewer.pk, self.find() or Registry(), form.values())
+
+    def consequences(self) -> list[str]:
+        return [_("Its images stay in the catalogue, and its password is deleted.")]
+
+    def delete(self) -> None:
+        delete_registry(self.viewer.pk, self.object)

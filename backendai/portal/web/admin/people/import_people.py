@@ -17,7 +17,6 @@ from backendai.base.texts.translation import gettext as _
 from backendai.base.texts.translation import gettext_lazy as _l
 from backendai.domain.accounts.csv_people import COLUMNS, LARGEST_FILE, MOST_ROWS
 from backendai.domain.accounts.invitation_links import link_of
-from backendai.domain.accounts.models import User
 from backendai.domain.accounts.roles import chooses_members
 from backendai.domain.accounts.services import Link, Plan, import_people, plan_import
 from backendai.portal.web.admin.access import PanelPage
@@ -45,6 +44,8 @@ class ImportPage(PanelPage, TemplateView):
 
     section = "import"
     title = _l("Import people")
+    icon = "file-import"
+    guide = "people"
     rule = staticmethod(chooses_members)
     template_name = "web/panel/import.html"
 
@@ -62,10 +63,9 @@ class ImportPage(PanelPage, TemplateView):
                 show_error(form, error)
             return self.render_to_response(self.get_context_data(form=form), status=422)
 
-    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Return the context with the form, the plan, or the result."""
-        shown = {"form": FileForm(), "columns": COLUMNS, "most_shown": _SHOWN, "sample": _sample()}
-        return super().get_context_data(**(shown | kwargs))
+    def page_context(self) -> dict[str, Any]:
+        """Return an empty form and what the file may contain."""
+        return {"form": FileForm(), "columns": COLUMNS, "most_shown": _SHOWN, "sample": _sample()}
 
     def _uploaded(self, form: FileForm) -> bytes:
         if not form.is_valid():
@@ -75,7 +75,7 @@ class ImportPage(PanelPage, TemplateView):
         return content
 
     def _preview(self, content: bytes, status: int = 200) -> HttpResponse:
-        plan = plan_import(self._actor, content)
+        plan = plan_import(self.viewer, content)
         return self._show(plan, content, status)
 
     def _show(self, plan: Plan, content: bytes, status: int) -> HttpResponse:
@@ -88,16 +88,11 @@ class ImportPage(PanelPage, TemplateView):
         return self.render_to_response(self.get_context_data(**shown), status=status)
 
     def _done(self, content: bytes) -> HttpResponse:
-        plan, links = import_people(self._actor, content, now=timezone.now())
+        plan, links = import_people(self.viewer, content, now=timezone.now())
         if plan.problems:
             return self._show(plan, content, 422)
         file = base64.b64encode(_links_file(links, self.request.build_absolute_uri("/")).encode()).decode()
         return self.render_to_response(self.get_context_data(plan=plan, done=True, links=links, links_file=file))
-
-    @property
-    def _actor(self) -> User:
-        assert isinstance(self.request.user, User)
-        return self.request.user
 
 
 def _sample() -> str:

@@ -9,48 +9,39 @@ import django_filters
 import django_tables2 as tables
 from django import forms
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponseBase
-from django.urls import reverse
+from django.http import HttpResponse
+from django.urls import path, reverse
 from django.utils import timezone
 from django.utils.html import format_html
-from django.utils.translation import gettext_lazy as _l
 
-from backendai.base.core.errors import UserError
 from backendai.base.texts.messages import in_words
 from backendai.base.texts.translation import gettext as _
+from backendai.base.texts.translation import gettext_lazy as _l
 from backendai.domain.accounts.invitation_links import link_of, mail_link
 from backendai.domain.accounts.models import Invitation, Project, User
 from backendai.domain.accounts.roles import chooses_members, rules_people
 from backendai.domain.accounts.services import Invitee, invite, revoke_invitation
-from backendai.portal.web.admin.editing import DeletePage, FormPage, show_error
-from backendai.portal.web.admin.forms import EditForm, name_text
-from backendai.portal.web.admin.listing import ListPage, PanelFilter, PanelTable
-from backendai.portal.web.templatetags.portal import ago, exact
+from backendai.portal.web.admin.editing import ConfirmPage, FormPage
+from backendai.portal.web.admin.forms import EditForm
+from backendai.portal.web.admin.listing import ListPage, NameColumn, PanelFilter, PanelTable, TimeColumn
+from backendai.portal.web.templatetags.portal import exact
 
 
 class InvitationTable(PanelTable):
     """A table with one row for each invitation."""
 
     email = tables.Column(_l("For"))
-    project = tables.Column(_l("Project"))
+    project = NameColumn(_l("Project"))
     role = tables.Column(_l("Role in the project"))
     state = tables.Column(_l("State"), empty_values=(), orderable=False)
     invited_by = tables.Column(_l("By"), default="–")
-    created_at = tables.Column(_l("Sent"))
-    expires_at = tables.Column(_l("Valid until"))
+    created_at = TimeColumn(_l("Sent"))
+    expires_at = TimeColumn(_l("Valid until"), words=exact)
     revoke = tables.Column(_l("Revoke"), accessor="pk", orderable=False, exclude_from_export=True)
 
     class Meta(PanelTable.Meta):
         model = Invitation
-        fields = ("email", "project", "role", "state", "invited_by", "created_at", "expires_at", "revoke")
         order_by = "-created_at"
-
-    def render_project(self, value: Project) -> str:
-        """Return the project's name, with its own writing direction."""
-        return name_text(value.name)
-
-    def value_project(self, value: Project) -> str:
-        return value.name
 
     def render_state(self, record: Invitation) -> str:
         return in_words(record.state(timezone.now()).label)
@@ -60,18 +51,6 @@ class InvitationTable(PanelTable):
         if record.state(timezone.now()) != Invitation.State.OPEN:
             return ""
         return format_html('<a href="{}">{}</a>', reverse("manage:invitation-revoke", args=[record.pk]), _("Revoke"))
-
-    def render_created_at(self, value: Any) -> str:
-        return ago(value)
-
-    def value_created_at(self, value: Any) -> str:
-        return str(value.isoformat())
-
-    def render_expires_at(self, value: Any) -> str:
-        return exact(value)
-
-    def value_expires_at(self, value: Any) -> str:
-        return str(value.isoformat())
 
 
 class InvitationFilter(PanelFilter):
@@ -91,26 +70,6 @@ class InvitationFilter(PanelFilter):
     def in_state(self, rows: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:
         """Return the invitations in this state."""
         return rows & Invitation.objects.in_state(value, timezone.now())
-
-
-class InvitationList(ListPage):
-    """The list of invitations to projects whose members the user chooses."""
-
-    section = "invitations"
-    title = _l("Invitations")
-    lead = _l("links by which people join a project")
-    rule = staticmethod(chooses_members)
-    table_class = InvitationTable
-    filterset_class = InvitationFilter
-    create_address = "manage:invitation-new"
-    create_label = _l("Invite")
-    empty_title = _l("Nobody has been invited yet")
-    empty_text = _l("An invitation is a link to create an account and join a project.")
-
-    def get_queryset(self) -> QuerySet[Invitation]:
-        """Return the visible invitations."""
-        rows: QuerySet[Invitation] = Invitation.objects.visible_to(self.viewer)
-        return rows.select_related("project", "invited_by")
 
 
 class InvitationForm(EditForm):
@@ -156,7 +115,7 @@ class InvitationPage(FormPage):
     rule = staticmethod(chooses_members)
     model = Invitation
     form_class = InvitationForm
-    audit_name = "invitation"
+    is_atomic = False
     list_address = "manage:invitations"
     submit_label = _l("Invite person")
 
@@ -164,29 +123,22 @@ class InvitationPage(FormPage):
         """Return the form with the fields that this user may fill."""
         return InvitationForm(data, actor=self.viewer, project=self.request.GET.get("project", "")[:36])
 
-    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        """Create the invitation and show its link. The link is not stored, so the answer is no redirect."""
-        form = self.make_form(request.POST)
-        if form.is_valid():
-            said = form.cleaned_data
-            invitee = Invitee(said["email"], said["full_name"], said["role"], said.get("policy"))
-            valid_for = timedelta(days=said["days"])
-            try:
-                row, text = invite(self.viewer, said["project"], invitee, now=timezone.now(), valid_for=valid_for)
-            except UserError as error:
-                show_error(form, error)
-            else:
-                shown = {
-                    "invitation": row,
-                    "link": link_of(text, request.build_absolute_uri("/")),
-                    "mailed": mail_link(row, text),
-                }
-                context = self.get_context_data(form=form, back_url=reverse(self.list_address), **shown)
-                return self.response_class(request, ["web/panel/invitation.html"], context)
-        return self.render_to_response(self.get_context_data(form=form), status=422)
+    def save(self, form: EditForm) -> tuple[Invitation, str]:
+        """Create the invitation; return it with the secret of its link."""
+        said = form.cleaned_data
+        invitee = Invitee(said["email"], said["full_name"], said["role"], said.get("policy"))
+        valid_for = timedelta(days=said["days"])
+        return invite(self.viewer, said["project"], invitee, now=timezone.now(), valid_for=valid_for)
+
+    def answer(self, form: EditForm, saved: tuple[Invitation, str]) -> HttpResponse:
+        """Show the link, and send it by mail."""
+        row, text = saved
+        link = link_of(text, self.request.build_absolute_uri("/"))
+        shown = {"invitation": row, "link": link, "mailed": mail_link(row, text)}
+        return self.show_once(form, "web/panel/invitation.html", **shown)
 
 
-class InvitationRevoke(DeletePage):
+class InvitationRevoke(ConfirmPage):
     """Revokes an invitation."""
 
     section = "invitations"
@@ -194,7 +146,6 @@ class InvitationRevoke(DeletePage):
     submit_label = _l("Revoke invitation")
     rule = staticmethod(chooses_members)
     model = Invitation
-    audit_name = "invitation"
     list_address = "manage:invitations"
 
     def get_queryset(self) -> QuerySet[Invitation]:
@@ -214,3 +165,29 @@ class InvitationRevoke(DeletePage):
     def act(self) -> str:
         revoke_invitation(self.viewer, self.object, now=timezone.now())
         return _("The invitation of %(email)s is revoked.") % {"email": self.object.email}
+
+
+class Invitations(ListPage):
+    """The list of invitations to projects whose members the user chooses."""
+
+    section = "invitations"
+    title = _l("Invitations")
+    icon = "mail"
+    guide = "people"
+    lead = _l("links by which people join a project")
+    rule = staticmethod(chooses_members)
+    table_class = InvitationTable
+    filterset_class = InvitationFilter
+    create_address = "manage:invitation-new"
+    create_label = _l("Invite")
+    empty_title = _l("Nobody has been invited yet")
+    empty_text = _l("An invitation is a link to create an account and join a project.")
+    more = (
+        path("invitations/new/", InvitationPage.as_view(), name="invitation-new"),
+        path("invitations/<uuid:pk>/revoke/", InvitationRevoke.as_view(), name="invitation-revoke"),
+    )
+
+    def get_queryset(self) -> QuerySet[Invitation]:
+        """Return the visible invitations."""
+        rows: QuerySet[Invitation] = Invitation.objects.visible_to(self.viewer)
+        return rows.select_related("project", "invited_by")

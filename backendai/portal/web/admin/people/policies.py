@@ -10,22 +10,22 @@ from django.core.exceptions import ValidationError
 from django.db.models import Q, QuerySet
 from django.urls import reverse
 from django.utils.functional import Promise
-from django.utils.translation import gettext_lazy as _l
 
 from backendai.base.core.errors import UserError
 from backendai.base.core.slots import INFINITY
 from backendai.base.texts.messages import in_words
 from backendai.base.texts.translation import gettext as _
+from backendai.base.texts.translation import gettext_lazy as _l
 from backendai.domain.accounts.models import Domain, KeyPair, PolicyDefault, Project, ResourcePolicy, User
 from backendai.domain.accounts.policies.applicable import HOLDER_WORDS, held_text, holders_text
 from backendai.domain.accounts.policies.duration_field import short_duration
 from backendai.domain.accounts.policies.form import PolicyForm
 from backendai.domain.accounts.services.policies import delete_policy
 from backendai.domain.cluster.slot_types import check_known
-from backendai.portal.web.admin.deleting import DeleteUnlessUsed, References
-from backendai.portal.web.admin.editing import FormPage
+from backendai.portal.web.admin.editing import DeleteUnlessUsed, References
 from backendai.portal.web.admin.forms import EditForm
-from backendai.portal.web.admin.listing import ListPage, PanelFilter, PanelTable, YesNo
+from backendai.portal.web.admin.listing import NumberColumn, PanelFilter, PanelTable, YesNo
+from backendai.portal.web.admin.objects import ObjectPages
 
 _MOST_NAMED = 20
 _KINDS: tuple[tuple[str | Promise, Any, str], ...] = (
@@ -41,17 +41,14 @@ class PolicyTable(PanelTable):
 
     name = tables.LinkColumn("manage:policy", args=[tables.A("pk")])
     slots = tables.Column(_l("Concurrent use limit"), orderable=False, empty_values=())
-    max_sessions = tables.Column(_l("Sessions"), default=INFINITY, attrs={"td": {"class": "number"}})
-    max_pending_sessions = tables.Column(_l("Waiting"), default=INFINITY, attrs={"td": {"class": "number"}})
-    max_priority = tables.Column(_l("Priority"), default=INFINITY, attrs={"td": {"class": "number"}})
+    max_sessions = NumberColumn(_l("Sessions"), default=INFINITY)
+    max_pending_sessions = NumberColumn(_l("Waiting"), default=INFINITY)
+    max_priority = NumberColumn(_l("Priority"), default=INFINITY)
     max_session_lifetime = tables.Column(_l("Maximum lifetime"), default=INFINITY)
     holders = tables.Column(_l("Assigned to"), orderable=False, empty_values=())
 
     class Meta(PanelTable.Meta):
         model = ResourcePolicy
-        fields = (
-            "name", "slots", "max_sessions", "max_pending_sessions", "max_priority", "max_session_lifetime", "holders",
-        )  # fmt: skip
         order_by = "name"
 
     def render_slots(self, record: ResourcePolicy) -> str:
@@ -121,70 +118,50 @@ class PolicyEditForm(EditForm, PolicyForm):
         return amounts
 
 
-class PolicyList(ListPage):
-    """The list of resource policies, for superadmins."""
+class Policies(ObjectPages):
+    """Resource policies, for superadmins. The form of one shows its holders."""
 
     section = "policies"
+    name = "policy"
+    audit_name = "resource-policy"
+    model = ResourcePolicy
     title = _l("Resource policies")
+    icon = "adjustments"
+    guide = "policies"
     lead = _l("resource limits; if several apply, the strictest counts")
     table_class = PolicyTable
     filterset_class = PolicyFilter
-    create_address = "manage:policy-new"
-    create_label = _l("New policy")
     empty_title = _l("No limits yet")
     empty_text = _l("Create a policy and assign it to users, projects, domains or key pairs on their pages.")
+    form_class = PolicyEditForm
+    form_template = "web/panel/policy.html"
+    form_lead = _l("Changed limits take effect within two seconds; running sessions are not ended.")
+    new_label = _l("New policy")
+    save_label = _l("Save policy")
+    saved_text = _l("Policy %(saved)s is saved.")
+    delete_label = _l("Delete policy")
+    delete_page = DeleteUnlessUsed
+    can_deactivate = False
+    question_text = _l("Delete policy %(object)s?")
+    deleted_text = _l("Policy %(name)s is deleted.")
 
-    def get_queryset(self) -> QuerySet[ResourcePolicy]:
+    def rows(self) -> QuerySet[ResourcePolicy]:
         """Return the policies with the numbers of their holders."""
         return ResourcePolicy.objects.with_holders().prefetch_related("default_for")
 
-
-class PolicyPage(FormPage):
-    """The form of a new or existing policy, with its holders."""
-
-    template_name = "web/panel/policy.html"
-    section = "policies"
-    title = _l("New policy")
-    lead = _l("Changed limits take effect within two seconds; running sessions are not ended.")
-    model = ResourcePolicy
-    form_class = PolicyEditForm
-    audit_name = "resource-policy"
-    submit_label = _l("Save policy")
-    delete_label = _l("Delete policy")
-    list_address = "manage:policies"
-    delete_address = "manage:policy-delete"
-
-    def success_text(self, saved: Any) -> str:
-        return _("Policy %(saved)s is saved.") % {"saved": saved}
-
-    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Return the context with the first holders of each kind, by name."""
+    def form_context(self) -> dict[str, Any]:
+        """Return the first holders of each kind, by name."""
         holders = []
         for title, model, name in _KINDS if self.object else ():
             rows = model.objects.filter(policy=self.object).order_by(name)
             names = list(rows.values_list(name, flat=True)[: _MOST_NAMED + 1])
             if names:
                 holders.append((title, names[:_MOST_NAMED], rows.count() - len(names[:_MOST_NAMED])))
-        return super().get_context_data(**({"holders": holders} | kwargs))
-
-
-class PolicyDelete(DeleteUnlessUsed):
-    """Deletes a policy without holders."""
-
-    section = "policies"
-    title = _l("Delete a policy")
-    model = ResourcePolicy
-    audit_name = "resource-policy"
-    submit_label = _l("Delete policy")
-    list_address = "manage:policies"
-    can_deactivate = False
-
-    def question(self) -> str:
-        return _("Delete policy %(object)s?") % {"object": self.object}
+        return {"holders": holders}
 
     def uses(self) -> list[References]:
         """Return the holders of the policy, and the kinds of new holders that get it."""
-        counted: Any = ResourcePolicy.objects.with_holders().prefetch_related("default_for").get(pk=self.object.pk)
+        counted: Any = self.rows().get(pk=self.object.pk)
         page = reverse("manage:policy", args=[self.object.pk])
         held = ((getattr(counted, f"number_of_{kind}"), word) for kind, word in HOLDER_WORDS.items())
         uses = [
@@ -193,7 +170,6 @@ class PolicyDelete(DeleteUnlessUsed):
         kinds = [in_words(PolicyDefault.Holder(default.holder).label) for default in counted.default_for.all()]
         return uses + [References(None, _("default for new %(names)s") % {"names": kind}, page) for kind in kinds]
 
-    def act(self) -> str:
+    def delete(self) -> None:
         """Delete the policy. Raises Conflict that counts its holders."""
         delete_policy(self.viewer.pk, self.object)
-        return _("Policy %(object)s is deleted.") % {"object": self.object}

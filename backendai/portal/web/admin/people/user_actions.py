@@ -7,22 +7,20 @@ from typing import Any
 
 from django import forms
 from django.db.models import QuerySet
-from django.http import Http404, HttpRequest, HttpResponseBase
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.http import urlencode
-from django.utils.translation import gettext_lazy as _l
 
-from backendai.base.core.errors import UserError
 from backendai.base.texts.messages import in_words
 from backendai.base.texts.translation import gettext as _
+from backendai.base.texts.translation import gettext_lazy as _l
 from backendai.domain.accounts.models import User
 from backendai.domain.accounts.powers import powers_of
 from backendai.domain.accounts.roles import Action, may_user, rules_people
 from backendai.domain.accounts.services import set_password, set_user_active
 from backendai.domain.accounts.sign_in.second_factors import reset_factors
 from backendai.domain.compute.services.launching.purging import lasting_sessions_of, live_sessions_of, purge_user
-from backendai.portal.web.admin.editing import ConfirmPage, Obstacle, show_error
+from backendai.portal.web.admin.editing import ConfirmFormPage, ConfirmPage, Obstacle
 
 
 def purge_obstacles(person: User, live: Mapping[str, int]) -> list[Obstacle]:
@@ -46,25 +44,17 @@ class UserAction(ConfirmPage):
     rule = staticmethod(rules_people)
     model = User
     list_address = "manage:users"
+    row_address = "manage:user"
     action: Action
     object: User
-
-    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        """Serve the page; 404 for users who may not do the action."""
-        if isinstance(request.user, User) and rules_people(request.user):
-            person = self.get_queryset().filter(pk=kwargs["pk"]).first()
-            if person is None or not may_user(request.user, self.action, person):
-                raise Http404
-        return super().dispatch(request, *args, **kwargs)
 
     def get_queryset(self) -> QuerySet[User]:
         """Return the people whom the administrator sees."""
         people: QuerySet[User] = User.objects.visible_to(self.viewer)
         return people
 
-    def success_url(self) -> str:
-        """Return the address of the user's page."""
-        return reverse("manage:user", args=[self.object.pk])
+    def may_change(self, row: User) -> bool:
+        return may_user(self.viewer, self.action, row)
 
 
 class DeactivatePage(UserAction):
@@ -72,10 +62,8 @@ class DeactivatePage(UserAction):
 
     title = _l("Deactivate")
     submit_label = _l("Deactivate user")
+    question_text = _l("Deactivate %(object)s?")
     action = Action.SET_ACTIVE
-
-    def question(self) -> str:
-        return _("Deactivate %(object)s?") % {"object": self.object}
 
     def consequences(self) -> list[str]:
         live, stops = lasting_sessions_of(self.object), _restored(self.object)
@@ -100,11 +88,9 @@ class ActivatePage(UserAction):
 
     title = _l("Activate")
     submit_label = _l("Activate user")
+    question_text = _l("Activate %(object)s?")
     is_dangerous = False
     action = Action.SET_ACTIVE
-
-    def question(self) -> str:
-        return _("Activate %(object)s?") % {"object": self.object}
 
     def consequences(self) -> list[str]:
         if self.object.domain_id is None and not self.object.last_login:
@@ -142,18 +128,13 @@ class ResetForm(forms.Form):
     end_tokens = forms.BooleanField(required=False, label=_l("Revoke their access tokens too"))
 
 
-class PasswordPage(UserAction):
+class PasswordPage(UserAction, ConfirmFormPage):
     """Sets the password of a user."""
 
-    template_name = "web/panel/confirm_form.html"
     title = _l("Set a password")
     submit_label = _l("Set the password")
-    is_dangerous = False
+    question_text = _l("Set a new password for %(object)s?")
     action = Action.SET_PASSWORD
-    form: ResetForm | None = None
-
-    def question(self) -> str:
-        return _("Set a new password for %(object)s?") % {"object": self.object}
 
     def consequences(self) -> list[str]:
         return [
@@ -161,22 +142,12 @@ class PasswordPage(UserAction):
             _("Tell them the new password; they can change it on their account page."),
         ]
 
-    def act(self) -> str:
-        """Set the password. Raises UserError if the form is invalid."""
-        self.form = ResetForm(self.request.POST)
-        if not self.form.is_valid():
-            raise UserError(_("Check the marked fields."))
-        said = self.form.cleaned_data
-        try:
-            set_password(self.viewer, self.object, said["password"], now=timezone.now(), end_tokens=said["end_tokens"])
-        except UserError as error:
-            show_error(self.form, error)
-            raise UserError(_("Check the marked fields.")) from error
-        return _("%(object)s has a new password.") % {"object": self.object}
+    def make_form(self, data: Any = None) -> forms.Form:
+        return ResetForm(data)
 
-    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Return the context with the form."""
-        return super().get_context_data(**({"form": self.form or ResetForm()} | kwargs))
+    def done(self, form: forms.Form) -> str:
+        set_password(self.viewer, self.object, now=timezone.now(), **form.cleaned_data)
+        return _("%(object)s has a new password.") % {"object": self.object}
 
 
 class ResetFactorsPage(UserAction):
@@ -184,10 +155,8 @@ class ResetFactorsPage(UserAction):
 
     title = _l("Reset second factors")
     submit_label = _l("Reset second factors")
+    question_text = _l("Remove all second factors of %(object)s?")
     action = Action.SET_PASSWORD
-
-    def question(self) -> str:
-        return _("Remove all second factors of %(object)s?") % {"object": self.object}
 
     def consequences(self) -> list[str]:
         return [
@@ -209,10 +178,8 @@ class PurgePage(UserAction):
 
     title = _l("Purge")
     submit_label = _l("Purge user for good")
+    question_text = _l("Purge %(object)s for good?")
     action = Action.PURGE_USER
-
-    def question(self) -> str:
-        return _("Purge %(object)s for good?") % {"object": self.object}
 
     def consequences(self) -> list[str]:
         return [
@@ -236,6 +203,6 @@ class PurgePage(UserAction):
         purge_user(self.viewer, self.object, typed=self.request.POST.get("typed", ""), now=timezone.now())
         return _("%(email)s is purged.") % {"email": email}
 
-    def success_url(self) -> str:
+    def address_of(self, row: User) -> str:
         """Return the address of the list after the purge, as the user has no page any more."""
-        return reverse(self.list_address) if self.request.method == "POST" else super().success_url()
+        return reverse(self.list_address) if self.request.method == "POST" else super().address_of(row)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import django_filters
 import django_tables2 as tables
 from django import forms
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 from django.utils.html import format_html, format_html_join
 from django.utils.http import urlencode
 from django.utils.safestring import SafeString
@@ -19,9 +19,9 @@ from django.utils.translation import gettext_lazy as _l
 from backendai.base.core.errors import UserError
 from backendai.base.texts.isolation import isolated
 from backendai.domain.activity.models import AuditEntry
-from backendai.domain.activity.refusals import PREFIX
+from backendai.domain.activity.refusals import IS_REFUSED
 from backendai.domain.activity.services import COMMAND_LINE
-from backendai.portal.web.admin.listing import DayFilter, ListPage, PanelFilter, PanelTable
+from backendai.portal.web.admin.listing import DayFilter, ListPage, PanelFilter, PanelTable, TimeColumn
 from backendai.portal.web.templatetags.portal import amounts, exact
 
 _SHORT, _SHORT_ID = 80, 12  # characters of details that are not folded, and of an ID that is not cut
@@ -30,7 +30,7 @@ _SHORT, _SHORT_ID = 80, 12  # characters of details that are not folded, and of 
 class AuditTable(PanelTable):
     """A table with one row for each audit entry."""
 
-    at = tables.Column(_l("When"), attrs={"td": {"class": "audit-when"}})
+    at = TimeColumn(_l("When"), words=exact, attrs={"td": {"class": "audit-when"}})
     actor = tables.Column(_l("Who"), accessor="actor__email", empty_values=(), attrs={"td": {"class": "audit-who"}})
     action = tables.Column(_l("Action"), attrs={"td": {"class": "word"}})
     target_type = tables.Column(_l("Target"), attrs={"td": {"class": "word"}})
@@ -41,7 +41,6 @@ class AuditTable(PanelTable):
 
     class Meta(PanelTable.Meta):
         model = AuditEntry
-        fields = ("at", "actor", "action", "target_type", "target_id", "address", "request_id", "details")
         order_by = "-at"
 
     def render_actor(self, value: Any, record: AuditEntry) -> str:
@@ -49,12 +48,6 @@ class AuditTable(PanelTable):
         if value:
             return str(value)
         return _("the command line") if record.details.get("by") == COMMAND_LINE else _("the platform")
-
-    def render_at(self, value: Any) -> str:
-        return exact(value)
-
-    def value_at(self, value: Any) -> str:
-        return str(value.isoformat())
 
     def value_details(self, value: Any) -> str:
         """Return all details as JSON for files."""
@@ -119,15 +112,16 @@ class AuditFilter(PanelFilter):
 
     def by_outcome(self, rows: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:
         """Return the refused actions, including failed sign-ins, or the others."""
-        refused = Q(action__startswith=PREFIX) | Q(action="user.sign-in-failed")
-        return rows.filter(refused if value == "yes" else ~refused)
+        return rows.filter(IS_REFUSED if value == "yes" else ~IS_REFUSED)
 
 
-class AuditList(ListPage):
+class Audit(ListPage):
     """The audit log, for superadmins."""
 
     section = "audit"
     title = _l("Audit log")
+    icon = "list-details"
+    guide = "statistics-and-the-audit-log"
     table_class = AuditTable
     filterset_class = AuditFilter
     counts_rows = False

@@ -7,31 +7,24 @@ from typing import Any, ClassVar
 import django_filters
 import django_tables2 as tables
 from django import forms
-from django.contrib import messages
 from django.db.models import F, QuerySet, Value
 from django.db.models.functions import Coalesce, Concat
-from django.http import HttpRequest, HttpResponseBase
-from django.shortcuts import redirect
+from django.urls import path
 from django.utils import timezone
-from django.utils.translation import gettext_lazy as _l
-from django.views.generic import TemplateView
 
-from backendai.base.core.errors import UserError
 from backendai.base.core.slots import format_size
-from backendai.base.texts.messages import in_words
 from backendai.base.texts.translation import gettext as _
+from backendai.base.texts.translation import gettext_lazy as _l
 from backendai.base.texts.translation import ngettext
 from backendai.domain.accounts.models import Project, User
 from backendai.domain.storage.models import Folder, StorageHost
 from backendai.domain.storage.services import link_folder, transfer_folders
 from backendai.domain.storage.status import FolderStatus
-from backendai.portal.web.admin.access import PanelPage
-from backendai.portal.web.admin.agents.queue import administrator
-from backendai.portal.web.admin.editing import FormPage, show_error
-from backendai.portal.web.admin.forms import EditForm
-from backendai.portal.web.admin.listing import ListPage, PanelFilter, PanelTable
+from backendai.portal.web.admin.access import administrator
+from backendai.portal.web.admin.editing import FormPage
+from backendai.portal.web.admin.forms import EditForm, GroupedFields
+from backendai.portal.web.admin.listing import ListPage, NumberColumn, PanelFilter, PanelTable, TimeColumn
 from backendai.portal.web.templatetags.folders import folder_status
-from backendai.portal.web.templatetags.portal import ago
 
 
 class FolderTable(PanelTable):
@@ -41,14 +34,13 @@ class FolderTable(PanelTable):
     owner_name = tables.Column(_l("Owner"))
     host = tables.Column(_l("Storage host"))
     status = tables.Column(_l("State"))
-    used_bytes = tables.Column(_l("Size"), default="–", attrs={"td": {"class": "number"}})
-    limit_bytes = tables.Column(_l("Limit"), default="∞", attrs={"td": {"class": "number"}})
-    used_files = tables.Column(_l("Files"), default="–", attrs={"td": {"class": "number"}})
-    created_at = tables.Column(_l("Created"))
+    used_bytes = NumberColumn(_l("Size"), default="–")
+    limit_bytes = NumberColumn(_l("Limit"), default="∞")
+    used_files = NumberColumn(_l("Files"), default="–")
+    created_at = TimeColumn(_l("Created"))
 
     class Meta(PanelTable.Meta):
         model = Folder
-        fields = ("name", "owner_name", "host", "status", "used_bytes", "limit_bytes", "used_files", "created_at")
         order_by = "-used_bytes"
 
     def render_status(self, record: Folder) -> str:
@@ -72,9 +64,6 @@ class FolderTable(PanelTable):
     render_limit_bytes = render_used_bytes
     value_limit_bytes = value_used_bytes
 
-    def render_created_at(self, value: Any) -> str:
-        return ago(value)
-
 
 class FolderFilter(PanelFilter):
     """Filters folders by name, owner, host and status."""
@@ -89,25 +78,6 @@ class FolderFilter(PanelFilter):
     class Meta:
         model = Folder
         fields: ClassVar[list[str]] = []
-
-
-class FolderList(ListPage):
-    """The list of folders: of the domain for its administrators, of all domains for superadmins."""
-
-    section = "folders"
-    title = _l("Folders")
-    lead = _l("who holds how much data")
-    rule = staticmethod(administrator)
-    template_name = "web/panel/folders.html"
-    table_class = FolderTable
-    filterset_class = FolderFilter
-    empty_text = _l("Nobody has created a folder yet.")
-
-    def get_queryset(self) -> QuerySet[Folder]:
-        """Return the folders that the user manages, with the names of their owners."""
-        owner = Coalesce("user__email", Concat(F("project__name"), Value(" ("), F("project__domain__name"), Value(")")))
-        rows = Folder.objects.visible_to(self.viewer).filter(rights="manage").select_related("host")
-        return rows.annotate(owner_name=owner)
 
 
 class LinkForm(EditForm):
@@ -146,66 +116,82 @@ class LinkPage(FormPage):
     lead = _l("Offered read-only, such as a data set. It is never written, measured or deleted.")
     model = Folder
     form_class = LinkForm
-    audit_name = "folder"
     list_address = "manage:folders"
+    row_address = "web:folder_settings"
     submit_label = _l("Link directory")
+    saved_text = _l("%(saved)s is offered.")
+    is_atomic = False
 
-    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        """Link the directory by the service. It asks the file server, so there is no transaction."""
-        form = self.make_form(request.POST)
-        if form.is_valid():
-            values = {name: form.cleaned_data[name] for name in ("name", "path", "host", "project")}
-            try:
-                folder = link_folder(self.viewer, **values, now=timezone.now())
-            except UserError as error:
-                show_error(form, error)
-            else:
-                messages.success(request, _("%(name)s is offered.") % {"name": folder.name})
-                return redirect("web:folder_settings", folder.pk)
-        return self.render_to_response(self.get_context_data(form=form), status=422)
+    def save(self, form: EditForm) -> Folder:
+        """Link the directory by the service."""
+        return link_folder(self.viewer, **form.values(), path=form.cleaned_data["path"], now=timezone.now())
 
 
-class TransferForm(forms.Form):
+class TransferForm(GroupedFields, forms.Form):
     """The current and the new owner of folders."""
 
+    shown_at: ClassVar[dict[str, str]] = {"to_user": "to_email"}
     from_email = forms.EmailField(label=_l("Folders of"), help_text=_l("The e-mail address of their owner."))
     to_email = forms.EmailField(label=_l("New owner"), help_text=_l("The e-mail address of an active account."))
 
 
-class TransferPage(PanelPage, TemplateView):
+class TransferPage(FormPage):
     """Transfers all folders of one person to another, also those in the trash."""
 
     section = "folders"
     title = _l("Transfer folders")
+    lead = _l(
+        "All folders of one person go to another, those in the trash too, for example before an account is purged. "
+        "Shares stay. A name that the new owner uses already gets a number. Limits of policies are not checked."
+    )
     rule = staticmethod(administrator)
-    template_name = "web/panel/transfer_folders.html"
+    list_address = "manage:folders"
+    submit_label = _l("Transfer folders")
+    is_atomic = False
 
-    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Return the context with the form, filled with the owner in the address."""
-        form = kwargs.pop("form", None) or TransferForm(initial={"from_email": self.request.GET.get("from", "")})
-        return super().get_context_data(form=form, **kwargs)
+    def make_form(self, data: Any = None) -> TransferForm:
+        """Return the form, filled with the owner in the address."""
+        return TransferForm(data, initial={"from_email": self.request.GET.get("from", "")})
 
-    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        """Transfer the folders by the service. It asks the file servers, so there is no transaction."""
-        form = TransferForm(request.POST)
-        if form.is_valid() and (people := self._people(form)):
-            try:
-                moved = transfer_folders(self.viewer, *people, now=timezone.now())
-            except UserError as error:
-                form.add_error({"to_user": "to_email"}.get(error.field or ""), in_words(error.message))
-            else:
-                number = ngettext("%(number)s folder", "%(number)s folders", len(moved)) % {"number": len(moved)}
-                told = {"folders": number, "to": people[1].email}
-                messages.success(request, _("Transferred to %(to)s: %(folders)s.") % told)
-                return redirect("manage:folders")
-        return self.render_to_response(self.get_context_data(form=form), status=422)
+    def save(self, form: TransferForm) -> tuple[int, str] | None:
+        """Transfer the folders by the service; return their number, and the address of their new owner."""
+        people = [self._person(form, name) for name in ("from_email", "to_email")]
+        if form.errors:
+            return None
+        return len(transfer_folders(self.viewer, *people, now=timezone.now())), people[1].email
 
-    def _people(self, form: TransferForm) -> tuple[User, User] | None:
-        found = []
-        for name in ("from_email", "to_email"):
-            rows = User.objects.visible_to(self.viewer).filter(email__iexact=form.cleaned_data[name])
-            if (user := rows.first()) is None:
-                form.add_error(name, _("You manage nobody with this address."))
-            else:
-                found.append(user)
-        return (found[0], found[1]) if len(found) == 2 else None
+    def success_text(self, saved: tuple[int, str]) -> str:
+        number, email = saved
+        folders = ngettext("%(number)s folder", "%(number)s folders", number) % {"number": number}
+        return _("Transferred to %(to)s: %(folders)s.") % {"folders": folders, "to": email}
+
+    def _person(self, form: TransferForm, name: str) -> Any:
+        person = User.objects.visible_to(self.viewer).filter(email__iexact=form.cleaned_data[name]).first()
+        if person is None:
+            form.add_error(name, _("You manage nobody with this address."))
+        return person
+
+
+class Folders(ListPage):
+    """The list of folders: of the domain for its administrators, of all domains for superadmins."""
+
+    section = "folders"
+    title = _l("Folders")
+    icon = "folder"
+    guide = "folders"
+    lead = _l("who holds how much data")
+    rule = staticmethod(administrator)
+    template_name = "web/panel/folders.html"
+    table_class = FolderTable
+    filterset_class = FolderFilter
+    empty_text = _l("Nobody has created a folder yet.")
+    more = (
+        path("folders/transfer/", TransferPage.as_view(), name="folder-transfer"),
+        path("folders/link/", LinkPage.as_view(), name="folder-link"),
+    )
+
+    def get_queryset(self) -> QuerySet[Folder]:
+        """Return the folders that the user manages, with the names of their owners."""
+        owner = Coalesce("user__email", Concat(F("project__name"), Value(" ("), F("project__domain__name"), Value(")")))
+        rows = Folder.objects.visible_to(self.viewer).filter(rights="manage").select_related("host")
+        return rows.annotate(owner_name=owner)

@@ -9,11 +9,11 @@ import django_filters
 import django_tables2 as tables
 from django import forms
 from django.db.models import Count, Model, Q, QuerySet
-from django.utils.translation import gettext_lazy as _l
 
 from backendai.base.core.errors import UserError
 from backendai.base.texts.messages import in_words
 from backendai.base.texts.translation import gettext as _
+from backendai.base.texts.translation import gettext_lazy as _l
 from backendai.domain.accounts.policies.duration_field import TimeSpanField, short_duration
 from backendai.domain.catalog.models import ResourcePreset
 from backendai.domain.cluster.groups.changes import change_group, create_group, delete_group, uses_of_group
@@ -23,10 +23,10 @@ from backendai.domain.cluster.groups.session_defaults import LONGEST_RUN, parse_
 from backendai.domain.cluster.idle.checkers import checkers_of, choose_checkers
 from backendai.domain.cluster.models import Agent, IdleChecker, ResourceGroup
 from backendai.domain.compute.models import ComputeSession
-from backendai.portal.web.admin.deleting import DeleteUnlessUsed
-from backendai.portal.web.admin.editing import FormPage
+from backendai.portal.web.admin.editing import DeleteUnlessUsed
 from backendai.portal.web.admin.forms import EditForm
-from backendai.portal.web.admin.listing import ListPage, PanelFilter, PanelTable
+from backendai.portal.web.admin.listing import NumberColumn, PanelFilter, PanelTable, YesNoColumn
+from backendai.portal.web.admin.objects import ObjectPages
 
 _TIMES = (
     "overtaking_limit", "usage_half_life", "pending_timeout", "pull_timeout", "create_timeout", "terminate_timeout",
@@ -39,19 +39,16 @@ class GroupTable(PanelTable):
     """A table with one row for each resource group."""
 
     name = tables.LinkColumn("manage:group", args=[tables.A("pk")], verbose_name=_l("Resource group"))
-    is_active = tables.BooleanColumn(verbose_name=_l("Accepts sessions"), yesno=(_l("yes"), _l("no")))
-    is_default = tables.BooleanColumn(verbose_name=_l("Default"), yesno=(_l("yes"), _l("no")))
+    is_active = YesNoColumn(_l("Accepts sessions"))
+    is_default = YesNoColumn(_l("Default"))
     is_public = tables.Column(_l("Open to"))
     sequence = tables.Column(_l("Sequence"))
     selection = tables.Column(_l("Selection"))
-    agents_alive = tables.Column(_l("Agents alive"), attrs={"td": {"class": "number"}})
+    agents_alive = NumberColumn(_l("Agents alive"))
     pending_timeout = tables.Column(_l("Maximum queue time"))
 
     class Meta(PanelTable.Meta):
         model = ResourceGroup
-        fields = (
-            "name", "is_active", "is_default", "is_public", "sequence", "selection", "agents_alive", "pending_timeout",
-        )  # fmt: skip
         order_by = "name"
 
     def render_is_public(self, value: bool) -> str:
@@ -80,25 +77,6 @@ class GroupFilter(PanelFilter):
     class Meta:
         model = ResourceGroup
         fields: ClassVar[list[str]] = ["is_active", "is_public"]
-
-
-class GroupList(ListPage):
-    """The list of resource groups, for superadmins."""
-
-    section = "groups"
-    title = _l("Resource groups")
-    lead = _l("sets of agents with one queue each")
-    table_class = GroupTable
-    filterset_class = GroupFilter
-    create_address = "manage:group-new"
-    create_label = _l("New resource group")
-
-    def get_queryset(self) -> QuerySet[ResourceGroup]:
-        """Return the groups with the number of their agents."""
-        return ResourceGroup.objects.annotate(
-            agents_alive=Count("agents", filter=Q(agents__status=Agent.Status.ALIVE)),
-            agent_count=Count("agents", filter=~Q(agents__status=Agent.Status.TERMINATED)),
-        )
 
 
 class PanelGroupForm(GroupForm, EditForm):
@@ -224,48 +202,47 @@ def _check_default(name: str, value: Any) -> None:
         raise forms.ValidationError(in_words(error.message)) from error
 
 
-class GroupPage(FormPage):
-    """The form of a new or existing resource group."""
+class Groups(ObjectPages):
+    """Resource groups, for superadmins."""
 
     section = "groups"
-    title = _l("New resource group")
-    lead = _l("Changes take effect within two seconds; running sessions are not affected.")
+    name = "group"
     model = ResourceGroup
+    title = _l("Resource groups")
+    icon = "stack-2"
+    guide = "resource-groups"
+    lead = _l("sets of agents with one queue each")
+    table_class = GroupTable
+    filterset_class = GroupFilter
     form_class = PanelGroupForm
-    audit_name = "resource-group"
-    submit_label = _l("Save group")
+    form_lead = _l("Changes take effect within two seconds; running sessions are not affected.")
+    new_label = _l("New resource group")
+    save_label = _l("Save group")
+    saved_text = _l("Resource group %(saved)s is saved; the next scheduler pass uses it.")
     delete_label = _l("Delete group")
-    list_address = "manage:groups"
-    delete_address = "manage:group-delete"
-
-    def save(self, form: EditForm) -> Any:
-        """Save the group by the services, with their checks and audit entries."""
-        values = {name: value for name, value in form.cleaned_data.items() if name in _COLUMNS}
-        values["session_defaults"] = form.instance.session_defaults
-        if self.object is None:
-            group = create_group(self.viewer, values)
-        else:
-            group = change_group(self.viewer, ResourceGroup.objects.get(pk=self.object.pk), values)
-        choose_checkers(self.viewer.pk, group, form.cleaned_data["idle_checkers"])
-        return group
-
-    def success_text(self, saved: Any) -> str:
-        return _("Resource group %(saved)s is saved; the next scheduler pass uses it.") % {"saved": saved}
-
-
-class GroupDelete(DeleteUnlessUsed):
-    """Deletes an unused resource group."""
-
-    section = "groups"
-    model = ResourceGroup
-    audit_name = "resource-group"
-    submit_label = _l("Delete group")
-    list_address = "manage:groups"
+    delete_page = DeleteUnlessUsed
+    deleted_text = _l("Resource group %(name)s is deleted.")
     filters: ClassVar[dict[Any, tuple[str, str]]] = {
         Agent: ("resource_group", "pk"),
         ResourcePreset: ("resource_group", "pk"),
         ComputeSession: ("group", "name"),
     }
+
+    def rows(self) -> QuerySet[ResourceGroup]:
+        """Return the groups with the number of their agents."""
+        return ResourceGroup.objects.annotate(
+            agents_alive=Count("agents", filter=Q(agents__status=Agent.Status.ALIVE)),
+            agent_count=Count("agents", filter=~Q(agents__status=Agent.Status.TERMINATED)),
+        )
+
+    def save(self, form: EditForm) -> Any:
+        """Save the group by the services, with their checks and audit entries."""
+        values = {name: value for name, value in form.cleaned_data.items() if name in _COLUMNS}
+        values["session_defaults"] = form.instance.session_defaults
+        stored = self.find()
+        group = create_group(self.viewer, values) if stored is None else change_group(self.viewer, stored, values)
+        choose_checkers(self.viewer.pk, group, form.cleaned_data["idle_checkers"])
+        return group
 
     def consequences(self) -> list[str]:
         return [_("Its join tokens are deleted too.")]
@@ -277,7 +254,5 @@ class GroupDelete(DeleteUnlessUsed):
     def deactivate(self) -> None:
         change_group(self.viewer, self.object, {"is_active": False})
 
-    def act(self) -> str:
-        name = self.object.name
+    def delete(self) -> None:
         delete_group(self.viewer.pk, self.object)
-        return _("Resource group %(name)s is deleted.") % {"name": name}

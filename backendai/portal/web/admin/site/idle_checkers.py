@@ -6,15 +6,15 @@ from typing import Any, ClassVar
 
 import django_tables2 as tables
 from django.db.models import Count, Q, QuerySet
-from django.utils.translation import gettext_lazy as _l
 
 from backendai.base.texts.translation import gettext as _
+from backendai.base.texts.translation import gettext_lazy as _l
 from backendai.domain.accounts.policies.duration_field import short_duration
 from backendai.domain.cluster.idle.checkers import delete_checker, write_checker
 from backendai.domain.cluster.models import IdleChecker
-from backendai.portal.web.admin.editing import DeletePage, FormPage
 from backendai.portal.web.admin.forms import EditForm
-from backendai.portal.web.admin.listing import ListPage, PanelFilter, PanelTable
+from backendai.portal.web.admin.listing import PanelFilter, PanelTable
+from backendai.portal.web.admin.objects import ObjectPages
 from backendai.portal.web.admin.site.idle_form import CheckerForm
 
 
@@ -59,39 +59,33 @@ class CheckerFilter(PanelFilter):
         fields: ClassVar[list[str]] = ["kind", "is_active"]
 
 
-class CheckerList(ListPage):
-    """The list of idle checkers, for superadmins."""
+class IdleCheckers(ObjectPages):
+    """Idle checkers, for superadmins."""
 
     section = "idle-checkers"
+    name = "idle-checker"
+    audit_name = "idle-checker"
+    model = IdleChecker
     title = _l("Idle checkers")
+    icon = "clock"
+    guide = "idle-checkers"
     lead = _l("sessions that nobody uses are warned, then ended")
-    empty_title = _l("No session is ended for being idle")
-    empty_text = _l("An idle checker defines when a session is idle, and how long before the end its owner is warned.")
     table_class = CheckerTable
     filterset_class = CheckerFilter
-    create_address = "manage:idle-checker-new"
-    create_label = _l("New idle checker")
+    empty_title = _l("No session is ended for being idle")
+    empty_text = _l("An idle checker defines when a session is idle, and how long before the end its owner is warned.")
+    form_class = CheckerForm
+    form_lead = _l("Changes apply within 15 seconds. Existing warnings are reissued under the new rule.")
+    new_label = _l("New idle checker")
+    save_label = _l("Save idle checker")
+    saved_text = _l("Idle checker %(saved)s is saved.")
+    delete_label = _l("Delete idle checker")
 
-    def get_queryset(self) -> QuerySet[IdleChecker]:
+    def rows(self) -> QuerySet[IdleChecker]:
         """Return the idle checkers with their places, and the number of sessions that each warns now."""
         stands = Q(warnings__warned_at__isnull=False, warnings__collected_at=None, warnings__session__status="RUNNING")
         rows = IdleChecker.objects.annotate(warned=Count("warnings", filter=stands))
         return rows.prefetch_related("bindings__resource_group", "bindings__project")
-
-
-class CheckerPage(FormPage):
-    """The form of a new or existing idle checker."""
-
-    section = "idle-checkers"
-    title = _l("New idle checker")
-    lead = _l("Changes apply within 15 seconds. Existing warnings are reissued under the new rule.")
-    model = IdleChecker
-    form_class = CheckerForm
-    audit_name = "idle-checker"
-    submit_label = _l("Save idle checker")
-    delete_label = _l("Delete idle checker")
-    list_address = "manage:idle-checkers"
-    delete_address = "manage:idle-checker-delete"
 
     def save(self, form: EditForm) -> Any:
         """Save the idle checker and its places by the service."""
@@ -99,24 +93,9 @@ class CheckerPage(FormPage):
         values = {name: form.cleaned_data[name] for name in CheckerForm.Meta.fields}
         return write_checker(self.viewer.pk, self.find() or IdleChecker(), values, form.places())
 
-    def success_text(self, saved: Any) -> str:
-        return _("Idle checker %(saved)s is saved.") % {"saved": saved}
-
-
-class CheckerDelete(DeletePage):
-    """Deletes an idle checker."""
-
-    section = "idle-checkers"
-    title = _l("Delete idle checker")
-    model = IdleChecker
-    audit_name = "idle-checker"
-    submit_label = _l("Delete idle checker")
-    list_address = "manage:idle-checkers"
-
     def consequences(self) -> list[str]:
         return [_("Its warnings are withdrawn; sessions that it ended stay ended, with the reason.")]
 
-    def act(self) -> str:
-        name = str(self.object)
+    def delete(self) -> None:
+        """Delete the idle checker, and withdraw its warnings."""
         delete_checker(self.viewer.pk, self.object)
-        return _("%(name)s is deleted.") % {"name": name}

@@ -9,6 +9,7 @@ from django import forms
 from django.core.exceptions import ValidationError
 from django.utils.translation import gettext_lazy as _l
 
+from backendai.base.core.messages import Message
 from backendai.base.core.session_kinds import kinds_with
 from backendai.base.texts.translation import gettext as _
 from backendai.domain.accounts.models import Project
@@ -17,6 +18,7 @@ from backendai.domain.cluster.idle.checkers import Places, places_of
 from backendai.domain.cluster.models import IdleChecker, ResourceGroup
 from backendai.portal.web.admin.forms import EditForm
 from backendai.portal.web.frame.kind_words import word_of
+from backendai.scheduler.idle_kinds import IDLE_KINDS
 
 
 class PercentagesField(forms.CharField):
@@ -48,6 +50,15 @@ class PercentagesField(forms.CharField):
             return True
 
 
+_PLACES = {  # the names of fields → of ``Places``
+    "is_site_wide": "is_site_wide",
+    "in_groups": "groups",
+    "in_projects": "projects",
+    "except_groups": "except_groups",
+    "except_projects": "except_projects",
+}
+
+
 class CheckerForm(EditForm):
     """The form of an idle checker, with the places where it applies."""
 
@@ -60,9 +71,11 @@ class CheckerForm(EditForm):
         required=False,
         label=_l("Idle below"),
         widget=forms.TextInput(attrs={"size": 40, "placeholder": "cuda.device=5, cpu=1"}),
-        help_text=_l(
-            "Utilization thresholds in percent, averaged over the time above. Required for a utilization checker. "
-            "For a network idle timeout: optional; sessions above a threshold are not ended."
+        help_text=Message.joined(
+            [
+                Message("Utilization thresholds in percent, averaged over the time above."),
+                *(kind.about_thresholds for kind in IDLE_KINDS.values()),
+            ]
         ),
     )
     warning = TimeSpanField(
@@ -85,20 +98,22 @@ class CheckerForm(EditForm):
         help_text=_l("Everywhere, except where a checker of the same kind is set for a group or project."),
     )
     in_groups = forms.ModelMultipleChoiceField(
-        ResourceGroup.objects.none(), required=False, label=_l("In resource groups")
+        ResourceGroup.objects.all(), required=False, label=_l("In resource groups")
     )
-    in_projects = forms.ModelMultipleChoiceField(Project.objects.none(), required=False, label=_l("In projects"))
+    in_projects = forms.ModelMultipleChoiceField(
+        Project.objects.order_by("name", "pk"), required=False, label=_l("In projects")
+    )
     except_groups = forms.ModelMultipleChoiceField(
-        ResourceGroup.objects.none(), required=False, label=_l("Not in resource groups")
+        ResourceGroup.objects.all(), required=False, label=_l("Not in resource groups")
     )
     except_projects = forms.ModelMultipleChoiceField(
-        Project.objects.none(), required=False, label=_l("Not in projects")
+        Project.objects.order_by("name", "pk"), required=False, label=_l("Not in projects")
     )
 
     groups = (
         (_l("Idle condition"), ("kind", "limit", "thresholds", "match", "grace", "session_types")),
         (_l("Warning and extensions"), ("warning", "extension", "max_extensions")),
-        (_l("Where it applies"), ("is_site_wide", "in_groups", "in_projects", "except_groups", "except_projects")),
+        (_l("Where it applies"), tuple(_PLACES)),
     )
 
     class Meta:
@@ -116,24 +131,12 @@ class CheckerForm(EditForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        for name in ("in_groups", "except_groups"):
-            self.fields[name].queryset = ResourceGroup.objects.all()  # type: ignore[attr-defined]
-        for name in ("in_projects", "except_projects"):
-            self.fields[name].queryset = Project.objects.order_by("name", "pk")  # type: ignore[attr-defined]
         if not self.instance.pk:  # fields that are written out here do not know what is usual
             usual = {name: getattr(self.instance, name) for name in self.Meta.fields}
             self.initial = {**usual, **self.initial}
         if self.instance.pk:
             places = places_of(self.instance)
-            self.initial.update(
-                {
-                    "is_site_wide": places.is_site_wide,
-                    "in_groups": places.groups,
-                    "in_projects": places.projects,
-                    "except_groups": places.except_groups,
-                    "except_projects": places.except_projects,
-                }
-            )
+            self.initial.update({field: getattr(places, name) for field, name in _PLACES.items()})
 
     def clean(self) -> dict[str, Any]:
         """Validate the form. Adds an error to an active idle checker that applies nowhere."""
@@ -146,11 +149,4 @@ class CheckerForm(EditForm):
 
     def places(self) -> Places:
         """Return the places where the idle checker of a valid form applies."""
-        said = self.cleaned_data
-        return Places(
-            said["is_site_wide"],
-            said["in_groups"],
-            said["in_projects"],
-            said["except_groups"],
-            said["except_projects"],
-        )
+        return Places(**{name: self.cleaned_data[field] for field, name in _PLACES.items()})

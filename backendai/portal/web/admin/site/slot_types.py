@@ -14,9 +14,9 @@ from backendai.base.core.errors import UserError
 from backendai.base.core.slots import MILLI, decimal_text, parse_amount
 from backendai.domain.cluster.models import SlotType
 from backendai.domain.cluster.slot_types import change_slot_type
-from backendai.portal.web.admin.editing import FormPage
 from backendai.portal.web.admin.forms import EditForm
-from backendai.portal.web.admin.listing import ListPage, PanelFilter, PanelTable
+from backendai.portal.web.admin.listing import NumberColumn, PanelTable, YesNoColumn
+from backendai.portal.web.admin.objects import ObjectPages
 
 
 class SlotTypeTable(PanelTable):
@@ -26,44 +26,18 @@ class SlotTypeTable(PanelTable):
     display_name = tables.Column(_l("Shown as"))
     kind = tables.Column(_l("Counted as"))
     unit = tables.Column(_l("Unit"), default="–")
-    step = tables.Column(_l("Smallest step"), accessor="quantum", attrs={"td": {"class": "number"}})
-    rank = tables.Column(_l("Order"), attrs={"td": {"class": "number"}})
-    is_enabled = tables.BooleanColumn(verbose_name=_l("Offered"), yesno=(_l("yes"), _l("no")))
+    step = NumberColumn(_l("Smallest step"), accessor="quantum")
+    rank = NumberColumn(_l("Order"))
+    is_enabled = YesNoColumn(_l("Offered"))
     offered_by = tables.Column(_l("Waits for approval, from agent"), default="–")
 
     class Meta(PanelTable.Meta):
         model = SlotType
-        fields = ("name", "display_name", "kind", "unit", "step", "rank", "is_enabled", "offered_by")
         order_by = "rank"
 
     def render_step(self, value: int) -> str:
         """Return the step in the slot's unit."""
         return decimal_text(value)
-
-
-class SlotTypeFilter(PanelFilter):
-    """Filters slot types by name, kind and whether they are enabled."""
-
-    search_fields = ("name", "display_name")
-    search_hint = _l("Name")
-
-    class Meta:
-        model = SlotType
-        fields: ClassVar[list[str]] = ["kind", "is_enabled"]
-
-
-class SlotTypeList(ListPage):
-    """The list of slot types, for superadmins."""
-
-    section = "slot-types"
-    title = _l("Slot types")
-    lead = _l("the kinds of resources; a new one reported by an agent waits here until you enable it")
-    table_class = SlotTypeTable
-    filterset_class = SlotTypeFilter
-
-    def get_queryset(self) -> QuerySet[SlotType]:
-        """Return all slot types."""
-        return SlotType.objects.select_related("offered_by")
 
 
 class SlotTypeForm(EditForm):
@@ -109,18 +83,27 @@ class SlotTypeForm(EditForm):
         return said
 
 
-class SlotTypePage(FormPage):
-    """One slot type."""
+class SlotTypes(ObjectPages):
+    """Slot types, for superadmins. Agents report them."""
 
     section = "slot-types"
+    name = "slot-type"
     model = SlotType
+    title = _l("Slot types")
+    icon = "cpu"
+    guide = "slot-types"
+    lead = _l("the kinds of resources; a new one reported by an agent waits here until you enable it")
+    table_class = SlotTypeTable
+    search_fields = ("name", "display_name")
+    search_hint = _l("Name")
+    filter_fields = ("kind", "is_enabled")
     form_class = SlotTypeForm
-    audit_name = "slot-type"
-    submit_label = _l("Save slot type")
-    list_address = "manage:slot-types"
+    save_label = _l("Save slot type")
+
+    def rows(self) -> QuerySet[SlotType]:
+        """Return all slot types."""
+        return SlotType.objects.select_related("offered_by")
 
     def save(self, form: EditForm) -> Any:
         """Save the slot type by the service, with its checks and audit entry."""
-        values = {name: form.cleaned_data[name] for name in SlotTypeForm.Meta.fields}
-        slot = SlotType.objects.get(pk=self.object.pk)
-        return change_slot_type(self.viewer, slot, values | {"quantum": form.cleaned_data["step"]})
+        return change_slot_type(self.viewer, self.find(), form.values() | {"quantum": form.cleaned_data["step"]})

@@ -6,23 +6,19 @@ from typing import Any, ClassVar
 
 import django_tables2 as tables
 from django.db.models import Count, Q, QuerySet
-from django.urls import reverse
-from django.utils.functional import cached_property
 from django.utils.html import format_html
-from django.utils.translation import gettext_lazy as _l
 
 from backendai.base.core.slots import format_size
 from backendai.base.texts.translation import gettext as _
+from backendai.base.texts.translation import gettext_lazy as _l
 from backendai.domain.storage.models import HostOnAgent, StorageHost
 from backendai.domain.storage.services import delete_host, write_host
 from backendai.domain.storage.status import FolderStatus
-from backendai.portal.web.admin.editing import DeletePage, FormPage
 from backendai.portal.web.admin.forms import EditForm
-from backendai.portal.web.admin.listing import ListPage, PanelFilter, PanelTable
+from backendai.portal.web.admin.listing import NumberColumn, PanelTable, YesNoColumn
+from backendai.portal.web.admin.objects import ObjectPages
 from backendai.portal.web.templatetags.folders import host_away
 from backendai.portal.web.templatetags.portal import ago
-
-_FIELDS = ["name", "title", "address", "public_address", "is_enabled", "is_default"]
 
 
 class StorageHostTable(PanelTable):
@@ -30,15 +26,14 @@ class StorageHostTable(PanelTable):
 
     name = tables.LinkColumn("manage:storage-host", args=[tables.A("pk")], verbose_name=_l("Name"))
     state = tables.Column(_l("File server"), empty_values=(), order_by=("fault", "answered_at"))
-    free_bytes = tables.Column(_l("Free"), empty_values=(), attrs={"td": {"class": "number"}})
+    free_bytes = NumberColumn(_l("Free"), empty_values=())
     quota_mode = tables.Column(_l("Limits are"), attrs={"td": {"class": "word"}})
-    folder_count = tables.Column(_l("Folders"), attrs={"td": {"class": "number"}})
+    folder_count = NumberColumn(_l("Folders"))
     unknown = tables.Column(_l("Unknown folders"), accessor="unknown_folders", empty_values=(), orderable=False)
-    is_enabled = tables.BooleanColumn(verbose_name=_l("Open for new folders"), yesno=(_l("yes"), _l("no")))
+    is_enabled = YesNoColumn(_l("Open for new folders"))
 
     class Meta(PanelTable.Meta):
         model = StorageHost
-        fields = ("name", "state", "free_bytes", "quota_mode", "folder_count", "unknown", "is_enabled")
         order_by = "name"
 
     def render_name(self, record: StorageHost) -> str:
@@ -71,23 +66,12 @@ class StorageHostTable(PanelTable):
         return str(len(record.unknown_folders)) if record.unknown_folders else "–"
 
 
-class StorageHostFilter(PanelFilter):
-    """Filters storage hosts by name, and whether new folders can be created there."""
-
-    search_fields = ("name", "title", "address")
-    search_hint = _l("Name or address")
-
-    class Meta:
-        model = StorageHost
-        fields: ClassVar[list[str]] = ["is_enabled"]
-
-
 class StorageHostForm(EditForm):
     """The form of a storage host; its name cannot be changed later."""
 
     class Meta:
         model = StorageHost
-        fields: ClassVar[list[str]] = _FIELDS
+        fields: ClassVar[list[str]] = ["name", "title", "address", "public_address", "is_enabled", "is_default"]
         labels: ClassVar[dict[str, Any]] = {
             "address": _l("Address of its file server"),
             "public_address": _l("Its address for scripts"),
@@ -105,70 +89,44 @@ class StorageHostForm(EditForm):
         return {*super()._get_validation_exclusions(), "is_default"}  # type: ignore[misc]
 
 
-class StorageHostList(ListPage):
-    """The list of storage hosts, for superadmins."""
+class StorageHosts(ObjectPages):
+    """Storage hosts, for superadmins. The form of one shows its state on agents."""
 
     section = "storage-hosts"
+    name = "storage-host"
+    key = "uuid"
+    model = StorageHost
     title = _l("Storage hosts")
+    icon = "database"
+    guide = "folders"
     lead = _l("where folders are stored")
     table_class = StorageHostTable
-    filterset_class = StorageHostFilter
-    create_address = "manage:storage-host-new"
-    create_label = _l("New storage host")
+    search_fields = ("name", "title", "address")
+    search_hint = _l("Name or address")
+    filter_fields = ("is_enabled",)
     empty_text = _l("Start a file server, and add it here with its address. People can create folders then.")
+    form_class = StorageHostForm
+    form_template = "web/panel/storage_host.html"
+    new_label = _l("New storage host")
+    save_label = _l("Save storage host")
+    delete_label = _l("Delete storage host")
 
-    def get_queryset(self) -> QuerySet[StorageHost]:
+    def rows(self) -> QuerySet[StorageHost]:
         """Return the storage hosts with the number of their folders."""
         kept = ~Q(folders__status=FolderStatus.DELETED)
         return StorageHost.objects.annotate(folder_count=Count("folders", filter=kept))
 
-
-class StorageHostPage(FormPage):
-    """The form of a new or existing storage host."""
-
-    section = "storage-hosts"
-    title = _l("New storage host")
-    template_name = "web/panel/storage_host.html"
-    model = StorageHost
-    form_class = StorageHostForm
-    audit_name = "storage-host"
-    submit_label = _l("Save storage host")
-    delete_label = _l("Delete storage host")
-    list_address = "manage:storage-hosts"
-    delete_address = "manage:storage-host-delete"
+    def form_context(self) -> dict[str, Any]:
+        """Return the host's state on agents."""
+        rows = HostOnAgent.objects.filter(host=self.object).select_related("agent").order_by("agent__name")
+        return {"on_agents": list(rows) if self.object else []}
 
     def save(self, form: EditForm) -> Any:
         """Save the storage host by the service, with its checks and audit entry."""
-        values = {name: form.cleaned_data[name] for name in _FIELDS}
-        return write_host(self.viewer.pk, self.find() or StorageHost(), values)
-
-    @cached_property
-    def _on_agents(self) -> list[HostOnAgent]:
-        rows = HostOnAgent.objects.filter(host=self.object).select_related("agent").order_by("agent__name")
-        return list(rows) if self.object else []
-
-    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Return the context with the host's state on agents."""
-        return super().get_context_data(on_agents=self._on_agents, **kwargs)
-
-
-class StorageHostDelete(DeletePage):
-    """Deletes a storage host."""
-
-    section = "storage-hosts"
-    title = _l("Delete storage host")
-    model = StorageHost
-    audit_name = "storage-host"
-    submit_label = _l("Delete storage host")
-    list_address = "manage:storage-hosts"
+        return write_host(self.viewer.pk, self.find() or StorageHost(), form.values())
 
     def consequences(self) -> list[str]:
         return [_("Its files stay on the disk. It cannot be deleted while it has folders.")]
 
-    def act(self) -> str:
-        name = str(self.object)
+    def delete(self) -> None:
         delete_host(self.viewer.pk, self.object)
-        return _("%(name)s is deleted.") % {"name": name}
-
-    def success_url(self) -> str:
-        return reverse(self.list_address)

@@ -10,8 +10,7 @@ from django.utils.translation import gettext as _
 from backendai.base.core.errors import UserError
 from backendai.base.core.slots import MILLI, Slots, is_accelerator
 from backendai.domain.accounts.models import Project, User
-from backendai.domain.compute.services.requests.limits import beyond_limits
-from backendai.domain.compute.services.requests.openings import key_pair_of, limits_on
+from backendai.domain.compute.services.requests.limits import beyond_limits, key_pair_of, limits_on
 from backendai.portal.web.launch.fields.presets import PresetChoice
 
 

@@ -18,8 +18,8 @@ from backendai.domain.cluster.slot_types import in_order, look_of
 from backendai.domain.compute.services.launching.create import MOST_AT_ONCE
 from backendai.domain.compute.services.requests.amounts import minimum_of
 from backendai.domain.compute.services.requests.check import LARGEST_CLUSTER
-from backendai.domain.compute.services.requests.openings import groups_open, projects_open
-from backendai.domain.compute.services.requests.order import MAIN
+from backendai.domain.compute.services.requests.limits import groups_open, projects_open
+from backendai.domain.compute.services.requests.roles import MAIN
 from backendai.domain.compute.status import ClusterMode
 from backendai.portal.web.dashboard.resources import name_of_slot
 from backendai.portal.web.launch.fields.allocation_checks import wrong_amounts

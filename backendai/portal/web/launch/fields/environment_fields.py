@@ -13,9 +13,11 @@ from backendai.base.texts.translation import gettext_lazy as _
 from backendai.domain.accounts.models import User
 from backendai.domain.catalog.models import Image
 from backendai.domain.cluster.site import site_settings
+from backendai.domain.compute.services.agents.environ import THREAD_COUNTS
 from backendai.portal.web.launch.fields.choices import ImageField
 from backendai.portal.web.launch.fields.environments import Offer, offer_for
 from backendai.portal.web.launch.fields.variables import NamesField, Row, VariablesField, rows_of
+from backendai.portal.web.launch.steps import ignore_errors
 
 _MANUAL = {"autocomplete": "off", "autocapitalize": "off", "spellcheck": "false"}
 
@@ -121,3 +123,43 @@ class EnvironmentFields(forms.Form):
     def variable_rows(self) -> list[Row]:
         """Return a row for each entered variable with its error, and empty rows."""
         return rows_of(self["environ"].value(), self["environ"].errors.as_data())
+
+
+AUTOMATIC, BY_HAND = "auto", "manual"
+MOST_THREADS = 1000
+
+
+def _number(label: str) -> forms.IntegerField:
+    return forms.IntegerField(required=False, min_value=1, max_value=MOST_THREADS, initial=1, label=label)
+
+
+class ThreadFields(forms.Form):
+    """The numbers of threads: as many as the session has cores, or typed numbers."""
+
+    threads = forms.ChoiceField(
+        required=False,
+        choices=[(AUTOMATIC, _("Automatic")), (BY_HAND, _("Set by hand"))],
+        initial=AUTOMATIC,
+        widget=forms.RadioSelect,
+        label=_("Threads"),
+    )
+    omp_threads = _number("OMP_NUM_THREADS")
+    openblas_threads = _number("OPENBLAS_NUM_THREADS")
+
+    def clean(self) -> dict[str, Any] | None:
+        """Ignore errors of numbers that are not used."""
+        data = super().clean()
+        if not self.is_by_hand():
+            ignore_errors(self, "omp_threads", "openblas_threads")
+        return data
+
+    def is_by_hand(self) -> bool:
+        """Return whether the user types the numbers."""
+        return str(self["threads"].value()) == BY_HAND
+
+    def thread_counts(self) -> dict[str, str]:
+        """Return the environment variables with the typed numbers; empty if the session's cores decide."""
+        if not self.is_by_hand():
+            return {}
+        numbers = (self.cleaned_data["omp_threads"], self.cleaned_data["openblas_threads"])
+        return {name: str(number or 1) for name, number in zip(THREAD_COUNTS, numbers, strict=True)}

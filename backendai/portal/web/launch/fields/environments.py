@@ -13,6 +13,7 @@ from django.db.models import QuerySet
 
 from backendai.base.core.errors import UserError
 from backendai.base.core.image_names import parse_image_name
+from backendai.base.core.service_ports import service_ports_of
 from backendai.base.texts.isolation import isolated
 from backendai.base.texts.translation import gettext as _
 from backendai.domain.accounts.models import Project, User
@@ -21,7 +22,6 @@ from backendai.domain.catalog.services import PREFERRED_IMAGE
 from backendai.domain.cluster.models import Agent
 from backendai.domain.planning.agents import agent_rows_of, lacked_by_all
 from backendai.portal.web.dashboard.images import images_open
-from backendai.portal.web.launch.auto_open_app import opened_by
 
 FEW = 6
 _BASE, _ROLE, _FEATURES = "ai.backend.base-distro", "ai.backend.role", "ai.backend.features"
@@ -250,3 +250,19 @@ def _natural(text: str) -> list[tuple[int, int, str]]:
     """Return a sort key that puts 3.9 before 3.12, and words such as ``latest`` after numbers."""
     parts = re.findall(r"\d+|[^\d.·\s]+", text)
     return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts]
+
+
+OPENED = "jupyterlab"
+_IN_BROWSERS = frozenset({"http", "preopen"})
+_LONGEST_KEY = 64
+
+
+def opened_by(image: Image) -> str:
+    """Return the name of the app that a session of this image can open automatically; empty: none."""
+    services = service_ports_of(image.effective_labels)
+    return OPENED if any(one.name == OPENED and one.protocol in _IN_BROWSERS for one in services) else ""
+
+
+def is_launch_key(text: str) -> bool:
+    """Return whether the text can be the key of a launch in an address."""
+    return text.isascii() and text.isalnum() and len(text) <= _LONGEST_KEY

@@ -30,7 +30,8 @@ from backendai.portal.web.launch.steps import ignore_errors
 UPLOAD = "upload"
 PARTS = {"path": "path", "bytes": "length", "content": "content"}  # as they are sent, and of a row
 _LONGEST_NAME = 64
-_COMMANDS = {"py": "python {}", "sh": "bash {}", "bash": "bash {}", "r": "Rscript {}", "jl": "julia {}"}
+# Of the home folder: a command may start in a mounted one.
+_COMMANDS = {"py": "python ~/{}", "sh": "bash ~/{}", "bash": "bash ~/{}", "r": "Rscript ~/{}", "jl": "julia ~/{}"}
 
 
 @dataclass(frozen=True, slots=True)

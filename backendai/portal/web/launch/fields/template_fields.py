@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
-from uuid import UUID
 
 from django import forms
 
@@ -199,10 +198,10 @@ def _without_gaps(part: Mapping[str, Any]) -> dict[str, Any]:
     return {**part, **({"environ": environ} if environ else {}), **({"roles": roles} if roles else {})}
 
 
-def _project_id(actor: User, named: UUID | str | None) -> UUID | str | None:
+def _project_id(actor: User, named: str | None) -> str | None:
     """Return the id of the project that a template names, as the form sends it."""
     found = Project.objects.usable_by(actor).filter(name=str(named)).first() if named else None
-    return found.pk if found else named
+    return str(found.pk) if found else named
 
 
 def _image_name(actor: User, named: str) -> str:

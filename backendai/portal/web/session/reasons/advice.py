@@ -16,7 +16,7 @@ from backendai.domain.compute.models import ComputeSession, Kernel
 from backendai.domain.compute.status import STARTING, TERMINAL, Status
 
 # What no wait ends, by the reason's code.
-_CHANGES = {
+CHANGES = {
     "bigger-than-any-agent": _noop("Ask for less, or let an administrator add a bigger agent."),
     "bigger-than-all-agents": _noop("Ask for fewer or smaller kernels, or let an administrator add agents."),
     "too-many-kernels": _noop("Ask for fewer kernels, or let an administrator raise the agent's limit."),
@@ -32,7 +32,7 @@ _CHANGES = {
     "scheduler-error": _noop("Give the error number to an administrator. Other sessions are not affected."),
 }
 # What shortens a wait, or ends one that nobody but an administrator can end.
-_HELPS = {
+HELPS = {
     "image-build-failed": _noop(
         "The platform tries the build again, and a superadmin can retry it on the image's page. "
         "The session then starts."
@@ -208,7 +208,7 @@ def what_to_change(session: ComputeSession) -> str:
     """Return the change with which a session that can never start would start; empty if waiting is enough."""
     if session.status != Status.PENDING or not session.status_data.get("never"):
         return ""
-    return _(_CHANGES.get(session.status_reason, _ANYTHING))
+    return _(CHANGES.get(session.status_reason, _ANYTHING))
 
 
 def what_helps(session: ComputeSession) -> str:
@@ -217,7 +217,7 @@ def what_helps(session: ComputeSession) -> str:
         return _said(AFTERWARDS, session)
     if session.status != Status.PENDING or session.status_data.get("never"):
         return ""
-    return _said(_HELPS, session)
+    return _said(HELPS, session)
 
 
 def _said(texts: Mapping[str, str], session: ComputeSession) -> str:

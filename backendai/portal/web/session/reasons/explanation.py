@@ -18,7 +18,7 @@ from backendai.domain.compute.services.status.steps import Step
 from backendai.domain.compute.status import Outcome, Status
 from backendai.domain.planning.steps import shown_steps
 from backendai.portal.web.dashboard.resources import name_of_slot
-from backendai.portal.web.frame.exits import was_stopped
+from backendai.portal.web.frame.statuses import was_stopped
 from backendai.portal.web.session.reasons.advice import wait_of, what_helps, what_to_change
 
 _LOOKS_BACK = 10  # rows of the history

@@ -1,4 +1,4 @@
-"""Versions, health and configuration of the platform, and checks of its data."""
+"""Statistics, versions, health and configuration of the platform, and checks of its data."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _l
 from django.views.generic import TemplateView
 
-from backendai.domain.accounts.models import User
 from backendai.domain.activity.jobs import newest_jobs
 from backendai.domain.activity.models import AuditEntry, BackgroundJob
 from backendai.domain.activity.services import audit
 from backendai.domain.catalog.models import Registry
 from backendai.domain.catalog.registries import SCAN_JOB
 from backendai.domain.compute.auditing import CHECKS, World
-from backendai.portal.web.admin.access import PanelPage
+from backendai.portal.web.admin.access import PanelPage, administrator
 from backendai.portal.web.dashboard.configuration import effective_configuration
 from backendai.portal.web.dashboard.health import agents_heard, health, versions
+from backendai.portal.web.dashboard.statistics import ask_statistics, shown_statistics, statistics_file
 from backendai.portal.web.frame.table_sizes import amounts_kept
 
 # What can be asked of the database while somebody waits. The rest is for ``manage.py audit``: the whole history, and
@@ -31,24 +31,44 @@ _VERIFIED = "site.verify-books"
 _PATIENCE_SECONDS, _MOST_SHOWN = 20.0, 20
 
 
+class StatisticsPage(PanelPage, TemplateView):
+    """Statistics of allocations; for domain admins those of their domain."""
+
+    section = "statistics"
+    title = _l("Statistics")
+    icon = "chart-bar"
+    guide = "statistics-and-the-audit-log"
+    template_name = "web/panel/statistics.html"
+    rule = staticmethod(administrator)
+
+    def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        """Show the page, or send the table as a file."""
+        form, found = ask_statistics(self.viewer, request.GET, by="user")
+        if found and request.GET.get("export") == "csv":
+            return statistics_file(found)
+        shown = shown_statistics(form, found, request.GET)
+        return self.render_to_response(self.get_context_data(**shown), status=200 if found else 422)
+
+
 class InformationPage(PanelPage, TemplateView):
     """Versions, health and configuration of the platform."""
 
     section = "information"
     title = _l("Information")
+    icon = "info-circle"
+    guide = "the-site"
     template_name = "web/panel/information.html"
 
-    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Return the context with the current values."""
+    def page_context(self) -> dict[str, Any]:
+        """Return the current values."""
         now = timezone.now()
-        shown = {
+        return {
             "parts": health(now),
             "versions": versions(),
             "agents": agents_heard(now),
             "kept": amounts_kept(),
             "configuration": effective_configuration(),
         }
-        return super().get_context_data(**(shown | kwargs))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,26 +87,26 @@ class MaintenancePage(PanelPage, TemplateView):
 
     section = "maintenance"
     title = _l("Maintenance")
+    icon = "tool"
+    guide = "the-site"
     template_name = "web/panel/maintenance.html"
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         """Run the data checks, and show their results."""
-        assert isinstance(request.user, User)
         verdicts = list(_verdicts())
         wrong = sum(verdict.number for verdict in verdicts)
-        audit(request.user.pk, _VERIFIED, "site", ["site"], violations=wrong)
+        audit(self.viewer.pk, _VERIFIED, "site", ["site"], violations=wrong)
         return self.render_to_response(self.get_context_data(verdicts=verdicts, wrong=wrong))
 
-    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Return the context with the newest jobs and the results of the checks."""
-        shown = {
+    def page_context(self) -> dict[str, Any]:
+        """Return the newest jobs; no checks have run yet."""
+        return {
             "jobs": BackgroundJob.objects.order_by("-created_at")[:10],
             "registries": _registries(),
             "verified": AuditEntry.objects.filter(action=_VERIFIED).select_related("actor").first(),
             "verdicts": None,
             "wrong": 0,
         }
-        return super().get_context_data(**(shown | kwargs))
 
 
 def _registries() -> list[tuple[Registry, BackgroundJob | None]]:

@@ -1,8 +1,9 @@
-"""Refuses requests to host names of apps. Signing in there would send the portal's cookie to users' programs."""
+"""Refuses requests to host names of apps, and requests with NUL characters."""
 
 from __future__ import annotations
 
 import re
+from itertools import chain
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
@@ -16,7 +17,10 @@ _OF_SESSION = re.compile(r"[a-z0-9-]+-[0-9a-f]{12}\Z")
 
 
 class RefuseAppHosts(MiddlewareMixin):
-    """A middleware that answers 421 for host names of apps."""
+    """A middleware that answers 421 for host names of apps.
+
+    Signing in there would send the portal's cookie to users' programs.
+    """
 
     def process_request(self, request: HttpRequest) -> HttpResponse | None:
         """Return the refusal, or None."""
@@ -35,3 +39,18 @@ def _is_of_a_group(name: str) -> bool:
     label, _, domain = name.partition(".")
     looks_so = _OF_SESSION.match(label) and is_domain(domain)
     return bool(looks_so) and ResourceGroup.objects.filter(app_domain=domain).exists()
+
+
+class RefuseNullBytes(MiddlewareMixin):
+    """A middleware that answers 400 if the query or a cookie contains a NUL.
+
+    No text of the platform has any, and PostgreSQL rejects them only late.
+    """
+
+    def process_request(self, request: HttpRequest) -> HttpResponse | None:
+        """Return the refusal, or None."""
+        # REST names the parameter that is wrong by itself.
+        query = [] if request.path.startswith("/api/") else [*request.GET, *chain(*dict(request.GET.lists()).values())]
+        if any("\0" in text for text in chain(request.COOKIES.values(), query)):
+            return HttpResponse("The request has a NUL character in it.", status=400, content_type="text/plain")
+        return None

@@ -59,13 +59,13 @@ class FilesPage(PanelPage, TemplateView):
                 return redirect(request.path)
         return self.render_to_response(self.get_context_data(form=form), status=422)
 
-    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Return the context with the files; the form has the file named by ``edit``."""
+    def page_context(self) -> dict[str, Any]:
+        """Return the files, and a form with the file named by ``edit``."""
         owner = self.owner()
         files = list(dotfiles_of(owner))
         wanted = next((file for file in files if file.path == self.request.GET.get("edit")), None)
         initial = {name: getattr(wanted, name) for name in ("path", "permission", "content")} if wanted else {}
-        shown = {
+        return {
             "title": _("Files of %(owner)s") % {"owner": owner},
             "back_url": reverse(self.back, args=[owner.pk]),
             "back_text": str(owner),
@@ -76,7 +76,6 @@ class FilesPage(PanelPage, TemplateView):
             "most_bytes": MOST_BYTES,
             "most_files": MOST_DOTFILES,
         }
-        return super().get_context_data(**(shown | kwargs))
 
     def _delete(self, owner: Project | Domain, file_id: str) -> HttpResponseBase:
         try:
