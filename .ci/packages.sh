@@ -3,7 +3,7 @@
 PACKAGES=(redis-server postgresql chromium chromium-headless-shell bubblewrap debootstrap busybox-static tmux iptables
     iproute2 fonts-dejavu-core procps e2fsprogs docker-compose gcc git libc6-dev openssh-client openssh-server rsync)
 
-MORE_PACKAGES=(openmpi-bin) # for the tests that bin/test itself leaves out
+MORE_PACKAGES=(openmpi-bin prometheus) # for the tests that bin/test itself leaves out
 
 # Installs what is missing (as root), or fails with the line that does.
 need_packages() { # packages besides

@@ -77,9 +77,9 @@ start_docker() {
     keep_addresses
     ulimit -n "$(ulimit -Hn)" || true
     local socket=/run/containerd/containerd.sock device mtu
-    if ! pidof containerd >/dev/null; then
+    if ! ctr --timeout 5s version >/dev/null 2>&1; then # a process of that name may be another engine's
         in_background containerd containerd
-        wait_for containerd 20 test -S "$socket"
+        wait_for containerd 20 ctr --timeout 5s version
     fi
     device=$(ip -o route show default | sed -n 's/.* dev \([^ ]*\).*/\1/p' | head -n 1)
     mtu=$(cat "/sys/class/net/${device:-lo}/mtu")

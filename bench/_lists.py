@@ -85,7 +85,7 @@ def requests(house: House) -> Iterator[tuple[str, Callable[[], Any]]]:
     )
     for _, entries in MENU:
         for entry in entries:
-            yield f"manage {entry.section}", getter(admin, reverse(entry.address))
+            yield f"manage {entry.section}", getter(admin, reverse(f"manage:{entry.section}"))
 
 
 def signed_in(user: User) -> Client:

@@ -283,17 +283,17 @@ def wait_until(is_so: Any, seconds: float, *, pause: float) -> None:
 def _name_of(command: list[str]) -> str:
     words = " ".join(command)
     marks = {
-        "warm_parent node": "parent",
-        "warm_parent portal": "parent_portal",
+        "warm_parent.parent node": "parent",
+        "warm_parent.parent portal": "parent_portal",
         "uvicorn": "web",
         "celery worker": "control",
         " worker ": "control",
         " beat ": "beat",
-        "manage.py agent": "agent",
+        " agent --": "agent",
         "bin/build-": "image build",  # of the process that watches over images
         "valkey-server": "valkey",
-        "manage.py appproxy": "appproxy",
-        "manage.py sshgate": "sshgate",
+        " appproxy": "appproxy",
+        " sshgate": "sshgate",
     }
     return next((name for mark, name in marks.items() if mark in words), "")
 

@@ -18,13 +18,12 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from backendai.agent.backends.native.folder import KernelFolder
 from backendai.agent.backends.qemu.backend import QemuBackend
-from backendai.agent.backends.qemu.channel.frames import Decoder, Kind
-from backendai.agent.backends.qemu.command import Shape
+from backendai.agent.backends.qemu.channel.frames import FrameDecoder, FrameKind
+from backendai.agent.backends.qemu.command import GuestShape
 from backendai.agent.backends.qemu.disk import make_disk
-from backendai.agent.backends.qemu.tools import Tools
-from backendai.agent.settings.qemu import ACCELERATIONS, MachineSettings
+from backendai.agent.backends.qemu.tools import QemuTools
+from backendai.agent.settings.qemu import ACCELERATIONS, QemuSettings
 from backendai.base.wire.messages import KernelSpec
 from bench._command import command, show
 
@@ -40,7 +39,7 @@ def main() -> None:
     parser.add_argument("--acceleration", choices=ACCELERATIONS, default="auto")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        settings = MachineSettings(options.root, Path(folder, "cache"), options.acceleration)
+        settings = QemuSettings(options.root, Path(folder, "cache"), options.acceleration)
         backend = QemuBackend(Path(folder), settings, deployment="bench", agent="n1")
         try:
             figures = run(backend, options.image, options.rounds)
@@ -60,12 +59,12 @@ def run(backend: QemuBackend, image: str, rounds: int) -> dict[str, Any]:
         backend.start(spec)
         if number:  # the first one makes the file system of the image
             agent.append(time.perf_counter() - begun)
-        folder = KernelFolder(backend._kernel_places.find(spec.kernel_id))
+        folder = backend._starter.places.find(spec.kernel_id)
         launch = folder.read("launch")
-        shape = Shape(0, 1, "", has_network=backend.network.ensure())
+        shape = GuestShape(0, 1, "", has_network=backend.network.ensure())
         disk = folder.path.parent / "bare-disk"
         backend.remove(spec.kernel_id)
-        make_disk(disk, spec, {}, Tools(backend.settings.root), uid=None, shares=[], shape=shape)
+        make_disk(disk, spec, {}, QemuTools(backend.settings.root), uid=None, shares=[], shape=shape)
         if number:
             bare.append(_bare(launch, disk))
         disk.unlink()
@@ -96,8 +95,8 @@ def _bare(launch: dict[str, Any], disk: Path) -> float:
         argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=launch["environ_outside"],
         pass_fds=list(opened.values()),
     )  # fmt: skip
-    decoder = Decoder()
-    while not any(frame.kind == Kind.SAY and frame.text == "started" for frame in decoder.feed(ours.recv(65536))):
+    decoder = FrameDecoder()
+    while not any(frame.kind == FrameKind.SAY and frame.text == "started" for frame in decoder.feed(ours.recv(65536))):
         pass
     seconds = time.perf_counter() - begun
     machine.kill()

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from backendai.agent.backends.kubernetes.api.access import Access, find_access
+from backendai.agent.backends.kubernetes.api.access import ApiAccess, find_access
 from backendai.agent.backends.kubernetes.api.names import AgentIdentity
 from backendai.agent.backends.kubernetes.backend import KubernetesBackend
 from backendai.agent.backends.kubernetes.pod import pod_body
@@ -159,7 +159,7 @@ def idle_requests(folder: Path) -> float:
 
 
 def _on_paper(folder: Path, address: str, **more: Any) -> KubernetesBackend:
-    access = Access(address, "lab", None, lambda: "")
+    access = ApiAccess(address, "lab", None, lambda: "")
     return KubernetesBackend(folder, access, PoolSettings(), deployment="bench", agent="n1", **more)
 
 

@@ -37,12 +37,12 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--third", action="store_true", help="of the long tests only the third whose turn it is today")
+    parser.addoption("--third", action="store_true", help="of the slow tests only the third whose turn it is today")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Choose the long tests of today, and let those begin that take longest."""
+    """Choose the slow tests of today, and let those begin that take longest."""
     if config.getoption("--third"):
         today = date.today().toordinal()
         left_out = [item for item in items if not is_chosen(item, today)]

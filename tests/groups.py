@@ -17,6 +17,7 @@ _SHARED = {
     "browser": r"browser\.conftest import .*Visit|chromium: Chromium, platform: Platform",
     "kubernetes": r"mark\.kubernetes",
 }
+ON_REAL_PARTS = {"browser", "docker", "system", "qemu", "kubernetes"}
 _FIRST = ("kubernetes", "browser", "qemu", "system", "docker", "style")  # marks of tests that mostly wait, or take long
 
 
@@ -40,6 +41,19 @@ def urgency(item: pytest.Item) -> int:
 
 
 def is_chosen(item: pytest.Item, today: int) -> bool:
-    """Return whether it is this test's turn on the day with this number: always, or for long ones every third day."""
+    """Return whether it is this test's turn on the day with this number: every third day for long tests, and for those
+    on real parts that are neither core nor an example of docs/coverage.md; always for others."""
     file = item.nodeid.partition("::")[0]
-    return not item.get_closest_marker("long") or zlib.crc32(file.encode()) % 3 == today % 3
+    return not _may_wait(item) or zlib.crc32(file.encode()) % 3 == today % 3
+
+
+def _may_wait(item: pytest.Item) -> bool:
+    marks = {mark.name for mark in item.iter_markers()}
+    is_example = item.nodeid.partition("[")[0] in examples()
+    return "long" in marks or (bool(marks & ON_REAL_PARTS) and "core" not in marks and not is_example)
+
+
+@cache
+def examples() -> frozenset[str]:
+    """Return the tests that docs/coverage.md names."""
+    return frozenset(re.findall(r"`(tests/[^`]+::[^`]+)`", (ROOT / "docs" / "coverage.md").read_text()))

@@ -28,15 +28,15 @@ from backendai.base.core.slots import Slots
 from backendai.base.wire.messages import KernelReport, KernelSighting, KernelSpec, SyncDown, SyncUp, UnknownKernel
 from backendai.domain.cluster.models import Agent
 from backendai.domain.cluster.services import record_sync
+from backendai.domain.compute.auditing import ObservedContainer
 from backendai.domain.compute.services.agents.kernel_specs import spec_for
 from backendai.domain.compute.services.agents.node_view import work_for
 from backendai.domain.compute.services.agents.unknown_kernels import note_unknown
 from backendai.domain.compute.services.life.reports import kernel_reported
 from backendai.domain.compute.services.records.logs import save_log
 from backendai.domain.pipelines.hints import TASK as RUN_TASK
-from backendai.ops.auditing import ObservedContainer
 from backendai.portal.loops import loops
-from backendai.portal.loops.pipelines import run_pipelines
+from backendai.portal.loops.loops import run_pipelines
 
 
 class Crashed(BaseException):

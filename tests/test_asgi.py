@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import gc
 import inspect
+import os
 import re
+import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
@@ -23,11 +25,13 @@ from django.db import connection, connections
 from django.http import FileResponse, HttpRequest, HttpResponse, StreamingHttpResponse
 from django.urls import URLResolver, get_resolver
 from django.utils.module_loading import import_string
+from prometheus_client import CollectorRegistry
 
 from backendai import asgi
 from backendai.asgi import Threads, application
 from backendai.portal.http.buffered_responses import BufferedResponses
 from backendai.portal.http.garbage_collection import set_aside_what_stays
+from backendai.portal.http.metrics.requests import collect_requests
 from backendai.portal.http.routes import serving_at
 
 MOST_THREADS = 3
@@ -47,7 +51,7 @@ async def get(path: str, *headers: tuple[bytes, bytes]) -> tuple[int, bytes]:
     return start["status"], b"".join(message.get("body", b"") for message in parts)
 
 
-async def ask(served: Any, path: str, *headers: tuple[bytes, bytes]) -> list[dict[str, Any]]:
+async def ask(served: Any, path: str, *headers: tuple[bytes, bytes], body: bytes = b"") -> list[dict[str, Any]]:
     scope = {
         "type": "http", "method": "GET", "path": path, "raw_path": path.encode(), "query_string": b"", "scheme": "http",
         "http_version": "1.1", "root_path": "", "headers": [(b"host", b"localhost"), *headers],
@@ -61,7 +65,7 @@ async def ask(served: Any, path: str, *headers: tuple[bytes, bytes]) -> list[dic
         if body_is_given:
             await asyncio.sleep(60)
         body_is_given = True
-        return {"type": "http.request", "body": b"", "more_body": False}
+        return {"type": "http.request", "body": body, "more_body": False}
 
     async def send(message: dict[str, Any]) -> None:
         sent.append(message)
@@ -250,6 +254,48 @@ class Readers:
         return size
 
 
+def test_it_counts_requests_by_route_and_status(settings: Any) -> None:
+    asked = [
+        ("/healthz", "/healthz", "2xx"),
+        ("/static/absent.css", "static", "4xx"),
+        ("/absent", "other", "4xx"),
+        (f"/api/v1/sessions/{UUID(int=1)}/", "/api/v1/sessions", "4xx"),
+    ]
+    registry = CollectorRegistry()
+    collect_requests(registry)
+
+    def count(route: str, status: str) -> float:
+        labels = {"method": "GET", "route": route, "status": status}
+        return registry.get_sample_value("backendai_http_requests_total", labels) or 0
+
+    before = [count(route, status) for _, route, status in asked]
+    for path, _, _ in asked:
+        asyncio.run(get(path))
+    assert [count(route, status) for _, route, status in asked] == [number + 1 for number in before]
+    assert registry.get_sample_value("backendai_http_request_seconds_count", {"route": "/healthz"})
+
+
+def test_the_processes_of_one_web_server_count_together(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from backendai.portal.http.metrics import sharing\n"
+        "sharing.parent_process = lambda: 1\n"
+        "sharing.share_counts(Path(sys.argv[1]))\n"
+        "from backendai.portal.http.metrics.requests import collect_requests, counting\n"
+        "from prometheus_client import CollectorRegistry\n"
+        "with counting('GET', '/sessions', None): pass\n"
+        "collect_requests(registry := CollectorRegistry())\n"
+        "labels = {'method': 'GET', 'route': '/sessions', 'status': '4xx'}\n"
+        "print(registry.get_sample_value('backendai_http_requests_total', labels))\n"
+    )
+    ended = tmp_path / "metrics" / "of-a-server-that-has-ended"
+    ended.mkdir(parents=True)
+    os.utime(ended, (1, 1))
+    command = [sys.executable, "-c", code, tmp_path]
+    told = [subprocess.run(command, capture_output=True, text=True, check=True).stdout for _ in range(2)]
+    assert told == ["1.0\n", "2.0\n"]
+    assert not ended.exists()
+
+
 @pytest.mark.django_db(transaction=True)
 def test_readers_hold_neither_a_thread_nor_a_database_connection(threads: Threads) -> None:
     opened: list[Any] = []
@@ -340,6 +386,7 @@ def test_every_view_is_served_as_it_is_written(monkeypatch: pytest.MonkeyPatch) 
 
     for name in ("pages", "waiting", "streaming"):
         monkeypatch.setattr(asgi, name, taken(name))
+    monkeypatch.setattr(asgi, "large", taken("pages"))
     sides: dict[str, set[str]] = {"pages": set(), "waiting": set(), "streaming": set()}
     for path, view in addresses(get_resolver()):
         if "^" in path or "(" in path:
@@ -384,3 +431,41 @@ def test_the_memory_of_large_answers_goes_back_to_the_system() -> None:
     for reader in readers:
         reader.join()
     assert used() - before < 16 * 2**20
+
+
+@pytest.mark.parametrize(
+    ("is_large", "body", "most"), [(True, 1, 1), (False, 2**16, MOST_THREADS), (False, 2**16 + 1, 2), (True, 2**17, 1)]
+)
+def test_large_answers_and_large_bodies_have_their_turns(
+    is_large: bool, body: int, most: int, threads: Threads
+) -> None:
+    making: list[int] = []
+    together = threading.Semaphore(0)
+
+    def handler(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        assert len(environ["wsgi.input"].read()) == body
+        making.append(1)
+        found.append(len(making))
+        together.release()
+        while len(found) < most:
+            together.acquire(timeout=0.05)
+        making.pop()
+        start_response("200 OK", [])
+        return [b"x"]
+
+    async def all_at_once() -> None:
+        served = BufferedResponses(handler, is_large=is_large)
+
+        async def one() -> None:
+            async with ThreadSensitiveContext(executor=threads):
+                await ask(served, "/", body=bytes(body))
+
+        await asyncio.gather(*[one() for _ in range(MOST_THREADS)])
+
+    found: list[int] = []
+    asyncio.run(all_at_once())
+    assert (len(found), max(found)) == (MOST_THREADS, most)
+
+
+def test_the_list_of_sessions_is_a_large_answer() -> None:
+    assert serving_at("/api/v1/sessions/").is_large and not serving_at("/api/v1/me/").is_large

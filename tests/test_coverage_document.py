@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+from tests.groups import ON_REAL_PARTS, ROOT
+
 DOCS = ROOT / "docs"
 COVERAGE, GUIDE = DOCS / "coverage.md", DOCS / "user-guide.md"
 NEVER_IN_CI = {"long", "gpu"}
-NEED_SERVICES = {"browser", "docker", "system", "qemu", "kubernetes"}
 Test = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -89,7 +89,7 @@ def test_each_test_exists_and_runs_at_its_level() -> None:
 
 def level_of(marks: set[str]) -> str:
     """Return the first level of the check that runs a test with these marks, as ``bin/test`` chooses."""
-    is_quick = "ci" not in marks and ("core" in marks or not marks & NEED_SERVICES)
+    is_quick = "ci" not in marks and ("core" in marks or not marks & ON_REAL_PARTS)
     return "quick" if is_quick else "ci"
 
 

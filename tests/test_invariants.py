@@ -18,6 +18,7 @@ from backendai.base.core.errors import Conflict, NotFound, UserError
 from backendai.domain.accounts.models import Domain, Membership, Project, User
 from backendai.domain.activity.models import AuditEntry
 from backendai.domain.cluster.models import Agent, PassLease, Reachability, ResourceGroup
+from backendai.domain.compute.auditing import World
 from backendai.domain.compute.models import (
     Allocation,
     ComputeSession,
@@ -38,9 +39,9 @@ from backendai.domain.pipelines.services.creating import RunSpec, create_run
 from backendai.domain.planning.apply import apply_plan
 from backendai.domain.planning.snapshot import read_snapshot
 from backendai.domain.storage.models import Folder, StorageHost
-from backendai.ops.auditing import World, run_checks
+from backendai.ops.management.commands.audit import run_checks
 from backendai.portal.loops import loops
-from backendai.portal.loops.pipelines import run_pipelines
+from backendai.portal.loops.loops import run_pipelines
 from backendai.scheduler.decide import decide
 from backendai.scheduler.snapshot import Snapshot
 from tests.cast import make_cast

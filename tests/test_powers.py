@@ -38,7 +38,7 @@ from backendai.gates.appproxy.grants import open_by, redeem
 from backendai.gates.gateways.ssh_access import key_of
 from backendai.gates.gateways.targets import Denied
 from backendai.gates.sshgate.entrances import entrance_for
-from backendai.portal.loops.pipelines import run_pipelines
+from backendai.portal.loops.loops import run_pipelines
 from backendai.portal.loops.repair.overdue_waits import cancel_of_deactivated
 from tests.cast import PASSWORD, Cast
 from tests.factories import make_image, make_running_session, make_session
@@ -181,7 +181,8 @@ def test_a_deactivation_takes_away_all_that_acts_for_a_person(cast: Cast, settin
 # Relations to a person whose rows do nothing for them, and ways to sign in, which are refused.
 RECORDS = {
     "account.EmailAddress.user", "accounts.BootstrapScript.user", "accounts.Dotfile.user", "accounts.Membership.user",
-    "accounts.Preference.user", "accounts.Project.members", "activity.AccessNotice.owner", "activity.AuditEntry.actor",
+    "accounts.Preference.user", "accounts.Project.members", "accounts.StoredAnswer.user",
+    "activity.AccessNotice.owner", "activity.AuditEntry.actor",
     "activity.BackgroundJob.owner", "activity.NoticeChoice.user", "admin.LogEntry.user", "catalog.Image.owner",
     "cluster.SiteSetting.changed_by",
     "compute.HomeKeep.user", "compute.ImageCommit.owner", "compute.LaunchRecord.owner", "compute.SessionNotice.owner",

@@ -25,7 +25,7 @@ from tests.realtime.sockets import fake_gateway, page, socket
 from tests.test_census import PRIVATE_NAME, PRIVATE_OUTPUT, TABLE, Policy, World, made_world
 
 SKIPPED = (Policy.PUBLIC, Policy.NODE, Policy.SHUT)
-LEFT_OUT = ("logout/", "account/password", "api/schema/", "api/docs/")  # they end logins, or say the same to everybody
+LEFT_OUT = ("logout/", "account/password", "api/docs/")  # they end logins, or say the same to everybody
 
 
 @pytest.fixture

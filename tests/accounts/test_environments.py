@@ -20,12 +20,12 @@ from backendai.domain.accounts.services.environments import (
     MOST_SSH_KEYS,
     add_ssh_key,
     dotfiles_of,
+    read_public_key,
     remove_dotfile,
     remove_ssh_key,
     save_dotfile,
     set_bootstrap_script,
 )
-from backendai.domain.accounts.ssh_keys import read_public_key
 from backendai.domain.activity.models import AuditEntry
 from tests.cast import Cast
 

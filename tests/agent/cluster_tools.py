@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import uuid4
 
 from backendai.agent.backends.base import Backend
-from backendai.base.wire.cluster_access import Peer
+from backendai.base.wire.cluster_network import Peer
 from backendai.base.wire.messages import KernelSpec
 from backendai.domain.compute.services.placing.cluster_access import keys_of, ssh_port_of
 from tests.agent.contract_tools import NewSpec, ended_of

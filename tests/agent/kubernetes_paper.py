@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from backendai.agent.backends.kubernetes.api import feed as kubernetes_feed
-from backendai.agent.backends.kubernetes.api.access import Access
+from backendai.agent.backends.kubernetes.api.access import ApiAccess
 from backendai.agent.backends.kubernetes.backend import KubernetesBackend
 from backendai.agent.settings.kubernetes import PoolSettings
 from tests.agent.kubernetes_fake import Cluster, serving
@@ -24,7 +24,7 @@ def cluster() -> Cluster:
 def backend(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[KubernetesBackend]:
     monkeypatch.setattr(kubernetes_feed, "_LOOK_SECONDS", 0.2)
     with serving(cluster) as address:
-        access = Access(address, "lab", None, lambda: "")
+        access = ApiAccess(address, "lab", None, lambda: "")
         backend = KubernetesBackend(tmp_path, access, PoolSettings(), deployment="test", agent="n1")
         yield backend
         backend.close()

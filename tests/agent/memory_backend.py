@@ -27,9 +27,8 @@ from backendai.agent.backends.base import (
 )
 from backendai.base.core.slots import Slots
 from backendai.base.wire.capabilities import Capability
-from backendai.base.wire.commits import CommitSpec
+from backendai.base.wire.images import CommitSpec, RegistryAccess
 from backendai.base.wire.messages import ImageSighting, KernelSighting, KernelSpec, Note
-from backendai.base.wire.pulls import RegistryAccess
 from backendai.base.wire.usage import HomeLook
 from tests.patience import patient
 

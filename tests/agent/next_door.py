@@ -8,7 +8,8 @@ from uuid import UUID
 from django.utils import timezone
 
 from backendai.agent.backends.base import Backend
-from backendai.agent.jobs.handlers import JobHandler, job_handlers
+from backendai.agent.jobs.handlers import JobHandler
+from backendai.agent.jobs.kinds import JOB_HANDLERS
 from backendai.agent.jobs.running import NodeJobs
 from backendai.agent.kernel_queues import KernelQueues
 from backendai.base.core.errors import NotFound
@@ -23,7 +24,7 @@ class NextDoor:
     def __init__(self, agent: Agent, backend: Backend, *, handlers: Sequence[type[JobHandler]] | None = None) -> None:
         self.agent, self.said = agent, list[NodeJobReport]()
         self._lanes = KernelQueues(starts=1, pulls=1, ends=1)
-        made = [one(backend, lambda: None) for one in (job_handlers() if handlers is None else handlers)]
+        made = [one(backend, lambda: None) for one in (JOB_HANDLERS if handlers is None else handlers)]
         self.jobs = NodeJobs(made, self, self._lanes)  # type: ignore[arg-type]
 
     def fetch_job(self, kind: str, job_id: UUID) -> NodeJobSpec | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from backendai.agent.backends.base import StartFailed
-from backendai.agent.backends.native.backend import IMAGE, ProcessBackend
+from backendai.agent.backends.native.backend import IMAGE, NativeBackend
 from backendai.agent.mounts.hosts import StorageHosts
 from backendai.base.wire.mounts import MountSpec
 from tests.agent.contract_tools import ended_of
@@ -18,7 +18,7 @@ from tests.agent.specs import make_spec
 def main() -> None:
     order = json.load(sys.stdin)
     hosts = StorageHosts({"local": Path(order["root"])}, (), "test")
-    backend = ProcessBackend(Path(order["agent"]), deployment="test", agent="n1", hosts=hosts)
+    backend = NativeBackend(Path(order["agent"]), deployment="test", agent="n1", hosts=hosts)
     hosts.look(backend.mount_rules())
     said: list[Any] = [[(report.fault, report.read_only) for report in hosts.reports()]]
     for mount, command in zip(

@@ -8,6 +8,7 @@ from threading import RLock
 from uuid import UUID, uuid4
 
 from backendai.agent.portal.client import PortalRefused, PortalUnreachable
+from backendai.base.wire.images import RegistryAccess
 from backendai.base.wire.messages import (
     Desired,
     Epoch,
@@ -20,7 +21,6 @@ from backendai.base.wire.messages import (
     SyncUp,
 )
 from backendai.base.wire.node_jobs import JobState, NodeJobOrder, NodeJobReport, NodeJobSpec
-from backendai.base.wire.pulls import RegistryAccess
 
 AGENT = "n1"
 DEPLOYMENT = "test"

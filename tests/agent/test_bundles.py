@@ -10,6 +10,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from backendai.agent.counts import registry
 from backendai.agent.portal.bundling import Bundles, BundlingClient
 from backendai.agent.portal.client import PortalRefused
 from backendai.base.wire.bundles import LARGEST_BUNDLED_LOG
@@ -93,6 +94,19 @@ def client(portal: TakesBundles) -> Iterator[BundlingClient]:
 
 def running(kernel_id: UUID) -> KernelReport:
     return KernelReport(kernel_id=kernel_id, generation=1, state=KernelState.RUNNING)
+
+
+def test_calls_and_bundles_are_counted(portal: TakesBundles, client: BundlingClient) -> None:
+    calls = [{"kind": "kernels", "result": "answered"}, {"kind": "kernels", "result": "refused"}]
+
+    def numbers() -> list[float]:
+        asked = [("bundle_length_count", dict[str, str]()), *(("portal_calls_total", one) for one in calls)]
+        return [registry.get_sample_value(f"backendai_agent_{name}", labels) or 0 for name, labels in asked]
+
+    before = numbers()
+    client.fetch_spec(portal.want(make_spec()).kernel_id)
+    assert client.fetch_spec(uuid4()) is None
+    assert [now - then for now, then in zip(numbers(), before, strict=True)] == [2, 1, 1]
 
 
 def test_each_question_of_a_bundle_gets_its_own_answer(portal: TakesBundles, client: BundlingClient) -> None:

@@ -13,10 +13,9 @@ from backendai.agent.backends.docker.backend import DockerBackend
 from backendai.agent.loop.choose import choose_backend
 from backendai.agent.settings.config import read_settings
 from backendai.agent.settings.credentials import Credentials
-from backendai.agent.settings.engine_mark import has_run_containers, note_containers
-from backendai.agent.settings.native_mark import is_marked_native, mark_native
+from backendai.agent.settings.marks import has_run_containers, is_marked_native, mark_native, note_containers
 from backendai.ops.run import fleet, up
-from backendai.ops.run.ports import Claims
+from backendai.ops.run.ports import PortClaims
 
 
 def chosen(data: Path, backend: str) -> Backend:
@@ -51,7 +50,7 @@ def test_the_platform_of_one_machine_waits_too_and_says_so(
     folder.mkdir(parents=True)
     if ran_containers:
         note_containers(folder)
-    with closing(Claims()) as claims:
+    with closing(PortClaims()) as claims:
         choice = up._decide(up._parser().parse_args(["--data", str(tmp_path)]), claims)
     assert choice.backend == backend
     said = up.welcome(choice, None)

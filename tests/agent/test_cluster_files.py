@@ -16,7 +16,7 @@ from docker import APIClient
 
 from backendai.agent.backends.docker.backend import DockerBackend
 from backendai.agent.backends.shared.cluster_files import (
-    Access,
+    ClusterAccess,
     access_files,
     cluster_environ,
     lacking,
@@ -24,7 +24,7 @@ from backendai.agent.backends.shared.cluster_files import (
     write_cluster,
 )
 from backendai.base.core.ssh_keys import key_of, private_text
-from backendai.base.wire.cluster_access import Peer
+from backendai.base.wire.cluster_network import Peer
 from backendai.base.wire.messages import HomeFile
 from tests.agent.cluster_tools import HOSTILE, OPEN_MPI, cluster_specs, run
 from tests.agent.contract_tools import NewSpec
@@ -33,7 +33,7 @@ from tests.agent.images import ensure_mpi_image, ensure_ssh_image
 from tests.agent.prerequisites import need_program, need_root
 from tests.agent.specs import make_spec
 
-INSIDE = Access("/run/backendai", "/tmp/.kept")
+INSIDE = ClusterAccess("/run/backendai", "/tmp/.kept")
 NAMES = ["main1", "sub1", "sub2"]
 
 
@@ -88,8 +88,8 @@ def test_a_configuration_that_somebody_keeps_comes_after_ours() -> None:
     assert (files[".ssh/config"].mode, files[".bashrc"]) == (0o600, other)
 
 
-@pytest.mark.parametrize("access", [INSIDE, Access("/run/backendai", "/tmp/.kept", "no ssh here")])
-def test_lone_kernels_and_places_without_ssh_get_none_of_it(tmp_path: Path, access: Access) -> None:
+@pytest.mark.parametrize("access", [INSIDE, ClusterAccess("/run/backendai", "/tmp/.kept", "no ssh here")])
+def test_lone_kernels_and_places_without_ssh_get_none_of_it(tmp_path: Path, access: ClusterAccess) -> None:
     alone, one = make_spec(files=[HomeFile(path=".ssh/config", content="x")]), cluster_specs(make_spec, NAMES)[0]
     write_cluster(tmp_path, alone, access, owner=None)
     assert list(tmp_path.iterdir()) == [] and cluster_environ(alone, access) == {}

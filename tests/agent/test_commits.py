@@ -7,11 +7,10 @@ from uuid import UUID, uuid4
 import pytest
 
 from backendai.agent.backends.base import BackendError
-from backendai.agent.jobs.kinds.commit import Handler
+from backendai.agent.jobs.kinds import CommitHandler
 from backendai.agent.jobs.running import NodeJobs
-from backendai.base.wire.commits import COMMIT, CommitSpec
+from backendai.base.wire.images import COMMIT, CommitSpec, RegistryAccess
 from backendai.base.wire.node_jobs import JobState, NodeJobOrder, NodeJobSpec
-from backendai.base.wire.pulls import RegistryAccess
 from tests.agent.memory_backend import Entry
 from tests.agent.node import Node
 from tests.patience import until
@@ -27,7 +26,7 @@ class SavingNode(Node):
         self.changes: list[bool] = []
         self.kernel_id = uuid4()
         self.backend.entries[self.kernel_id] = Entry(1)
-        self.jobs = NodeJobs([Handler(self.backend, lambda: self.changes.append(True))], self.portal, self.lanes)
+        self.jobs = NodeJobs([CommitHandler(self.backend, lambda: self.changes.append(True))], self.portal, self.lanes)
 
     def want(self, **over: object) -> UUID:
         commit_id = uuid4()

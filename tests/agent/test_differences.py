@@ -11,7 +11,7 @@ from backendai.agent.backends.abilities import declared_by
 from backendai.agent.backends.base import Backend
 from backendai.agent.backends.docker.backend import DockerBackend
 from backendai.agent.backends.kubernetes.backend import KubernetesBackend
-from backendai.agent.backends.native.backend import ProcessBackend
+from backendai.agent.backends.native.backend import NativeBackend
 from backendai.agent.backends.qemu.backend import QemuBackend
 from backendai.base.wire.capabilities import Capability
 
@@ -30,7 +30,7 @@ ROWS = {
     "One session over several agents": Capability.CLUSTER_NETWORK,
     "SSH between kernels, and host files": Capability.CLUSTER_FILES,
 }
-COLUMNS: list[type[Backend]] = [DockerBackend, KubernetesBackend, QemuBackend, ProcessBackend]
+COLUMNS: list[type[Backend]] = [DockerBackend, KubernetesBackend, QemuBackend, NativeBackend]
 
 
 def has(backend: type[Backend], row: str) -> bool:

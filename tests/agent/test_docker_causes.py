@@ -13,10 +13,10 @@ import pytest
 from docker import APIClient
 
 from backendai.agent.backends.base import BackendError
-from backendai.agent.backends.docker import causes as docker_causes
+from backendai.agent.backends.docker import state as docker_state
 from backendai.agent.backends.docker.backend import DockerBackend
-from backendai.agent.backends.docker.causes import cause_of
 from backendai.agent.backends.docker.engine import Engine
+from backendai.agent.backends.docker.state import cause_of
 from tests.agent.contract_tools import NewSpec, ended_of
 
 pytestmark = pytest.mark.docker
@@ -122,7 +122,7 @@ def test_it_waits_for_an_engine_that_begins_to_answer_late(line: Line, far: Engi
     asking = threading.Thread(target=ask)
     asking.start()
     assert line.asked.wait(30)
-    asking.join(2 * docker_causes._LATE_SECONDS)
+    asking.join(2 * docker_state._LATE_SECONDS)
     assert asking.is_alive()
     line.go_on.set()
     asking.join()
@@ -132,7 +132,7 @@ def test_it_waits_for_an_engine_that_begins_to_answer_late(line: Line, far: Engi
 def test_it_takes_an_engine_that_does_not_begin_to_answer_for_no_answer(
     far: Engine, starved: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(docker_causes, "_HEAD_SECONDS", 0.5)
+    monkeypatch.setattr(docker_state, "_HEAD_SECONDS", 0.5)
     with pytest.raises(BackendError) as caught, far.asking():
         cause_of(far, starved)
     assert caught.value.code == "engine-unreachable"

@@ -13,7 +13,7 @@ from docker.errors import APIError
 
 from backendai.agent.backends.base import BackendError, KernelGone
 from backendai.agent.backends.docker.backend import DockerBackend
-from backendai.base.wire.commits import DEPLOYMENT_LABEL, ID_LABEL, CommitSpec
+from backendai.base.wire.images import DEPLOYMENT_LABEL, ID_LABEL, CommitSpec
 from backendai.base.wire.messages import KernelSpec
 from tests.agent.contract_tools import NewSpec
 from tests.agent.docker_tools import shell

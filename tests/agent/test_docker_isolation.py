@@ -17,7 +17,7 @@ from docker import APIClient
 
 from backendai.agent.backends.docker.backend import DockerBackend
 from backendai.agent.backends.docker.networks.firewall import Firewall
-from backendai.base.wire.cluster_access import Peer
+from backendai.base.wire.cluster_network import Peer
 from backendai.base.wire.messages import KernelSpec
 from tests.agent.contract_tools import NewSpec
 from tests.agent.docker_tools import shell, started_at

@@ -12,7 +12,7 @@ from backendai.agent.backends.base import BackendError, LimitExceeded
 from backendai.agent.backends.docker.backend import DockerBackend
 from backendai.agent.backends.docker.create import container_body
 from backendai.agent.backends.docker.disk import layers as docker_layers
-from backendai.agent.backends.docker.disk.layers import Layer, Layers, can_size_layers
+from backendai.agent.backends.docker.disk.layers import WritableLayer, WritableLayers, can_size_layers
 from backendai.agent.backends.docker.engine import Engine
 from tests.agent.contract_tools import NewSpec
 from tests.agent.docker_tools import shell
@@ -41,7 +41,7 @@ class Disk:
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
     disk = Disk()
-    monkeypatch.setattr(Layers, "_look_at_disk", lambda self: (disk.free, disk.total))
+    monkeypatch.setattr(WritableLayers, "_look_at_disk", lambda self: (disk.free, disk.total))
     return disk
 
 
@@ -52,14 +52,14 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-class Walks(Layers):
+class Walks(WritableLayers):
     """Layers that a test makes up; ``walks`` counts the measurements."""
 
-    def __init__(self, *layers: Layer, reserve: float = 0.0) -> None:
+    def __init__(self, *layers: WritableLayer, reserve: float = 0.0) -> None:
         super().__init__(NOBODY, folder=lambda: Path("/"), reserve=reserve)
         self.layers, self.walks = list(layers), 0
 
-    def measure(self) -> list[Layer]:
+    def measure(self) -> list[WritableLayer]:
         self.walks += 1
         return sorted(self.layers, key=lambda layer: layer.size, reverse=True)
 
@@ -69,8 +69,8 @@ class Walks(Layers):
             return found
 
 
-def layer(size: int, *, files: int = 0, limit: int = 100 * MIB) -> Layer:
-    return Layer(uuid4(), size, files, limit)
+def layer(size: int, *, files: int = 0, limit: int = 100 * MIB) -> WritableLayer:
+    return WritableLayer(uuid4(), size, files, limit)
 
 
 def test_it_names_those_above_their_limit_once_and_the_largest_first(disk: Disk) -> None:
@@ -149,7 +149,7 @@ def test_it_spends_a_tenth_of_its_time_at_most(disk: Disk, clock: list[float], m
 def test_an_engine_that_is_silent_names_nobody(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     layers = Walks()
 
-    def silent() -> list[Layer]:
+    def silent() -> list[WritableLayer]:
         raise BackendError("The container engine does not answer.")
 
     monkeypatch.setattr(layers, "measure", silent)

@@ -12,7 +12,7 @@ from docker import APIClient
 
 from backendai.agent.backends.base import ImageNotFound
 from backendai.agent.backends.docker.backend import DockerBackend
-from backendai.agent.backends.docker.networks import prepared as docker_warm
+from backendai.agent.backends.docker.networks.prepared import networks as prepared_networks
 from tests.agent.contract_tools import NewSpec
 from tests.agent.docker_tools import holders_of, started_at
 from tests.agent.warm_tools import Reopen, agents_with_warm_networks, filled, network_of, stopped_filling, unused
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.docker
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the pool fill itself at once when nothing is under way."""
-    monkeypatch.setattr(docker_warm, "CALM_SECONDS", 0.0)
+    monkeypatch.setattr(prepared_networks, "CALM_SECONDS", 0.0)
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_it_says_that_an_image_is_missing_also_where_marks_cannot_be_made_any_mo
     backend: DockerBackend, engine: APIClient, deployment: str, new_spec: NewSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stopped_filling(backend)
-    marks = backend._warm._marks
+    marks = backend._prepared._marks
     take = marks.take
 
     def take_the_last(holder_id: Any) -> bool:

@@ -14,7 +14,7 @@ from backendai.agent.backends.base import BackendError, KernelGone, StartFailed
 from backendai.agent.backends.docker.backend import DockerBackend
 from backendai.agent.mounts.hosts import StorageHosts
 from backendai.base.paths.storage_layout import MARKER
-from backendai.base.wire.commits import CommitSpec
+from backendai.base.wire.images import CommitSpec
 from backendai.base.wire.mounts import MountSpec
 from tests.agent.contract_tools import NewSpec
 from tests.agent.docker_tools import shell

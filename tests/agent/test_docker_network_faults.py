@@ -17,9 +17,10 @@ from backendai.agent.backends.base import BackendError
 from backendai.agent.backends.docker import engine as docker_engine
 from backendai.agent.backends.docker import start as docker_start
 from backendai.agent.backends.docker.backend import DockerBackend
-from backendai.agent.backends.docker.networks import holder as docker_holder
-from backendai.agent.backends.docker.networks import prepared as docker_warm
-from backendai.agent.backends.docker.networks.holder import Holders
+from backendai.agent.backends.docker.networks.prepared import holder as docker_holder
+from backendai.agent.backends.docker.networks.prepared import networks as prepared_networks
+from backendai.agent.backends.docker.networks.prepared.holder import NetworkHolders
+from backendai.agent.backends.shared import starting
 from tests.agent.contract_tools import NewSpec
 from tests.agent.docker_tools import holders_of, shell, started_at
 from tests.agent.warm_tools import (
@@ -53,13 +54,13 @@ class Clock:
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the pool fill itself at once when nothing is under way."""
-    monkeypatch.setattr(docker_warm, "CALM_SECONDS", 0.0)
+    monkeypatch.setattr(prepared_networks, "CALM_SECONDS", 0.0)
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    for module in (docker_engine, docker_start, docker_warm):
+    for module in (docker_engine, starting, prepared_networks):
         monkeypatch.setattr(module, "time", clock)
     return clock
 
@@ -95,7 +96,7 @@ def silent(*args: Any) -> NoReturn:
     raise requests.ConnectionError("nothing answers")
 
 
-def seems_unchanged(self: Holders, holder: docker_holder.Holder) -> bool:
+def seems_unchanged(self: NetworkHolders, holder: docker_holder.NetworkHolder) -> bool:
     """What is told of a holder that something happens to a moment later."""
     return True
 
@@ -116,7 +117,7 @@ def test_it_sweeps_all_the_rest_when_one_network_cannot_be_removed(
     backend.start(lost)
     engine.remove_container(f"krn-{lost.kernel_id}", force=True)
     killed(backend)
-    backend._warm._idle.clear()
+    backend._prepared._idle.clear()
     with monkeypatch.context() as refusing:
         refusing_to_remove(refusing, [stuck], status)
         backend.sweep(set())
@@ -139,7 +140,7 @@ def test_it_stops_within_one_deadline_however_many_networks_cannot_be_removed(
     with monkeypatch.context() as refusing:
         refusing_to_remove(refusing, ready, 409)
         backend.close()
-    assert 0 < clock.skipped <= docker_warm._CLOSE_SECONDS
+    assert 0 < clock.skipped <= prepared_networks._CLOSE_SECONDS
     assert set(holders_of(engine, deployment)) == set(ready)
     reopened(size=0).sweep(set())
     assert holders_of(engine, deployment) == []
@@ -165,7 +166,7 @@ def test_it_starts_the_usual_way_when_the_network_that_was_ready_is_gone(
     noticed: bool, backend: DockerBackend, engine: APIClient, new_spec: NewSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not noticed:
-        monkeypatch.setattr(Holders, "is_unchanged", seems_unchanged)
+        monkeypatch.setattr(NetworkHolders, "is_unchanged", seems_unchanged)
     stopped_filling(backend)
     dead, gone = unused(backend)
     engine.kill(dead)
@@ -188,7 +189,7 @@ def test_it_tries_the_usual_way_once_even_when_the_time_for_the_start_is_over(
         clock.sleep(1000)
         return joining(*args)
 
-    monkeypatch.setattr(Holders, "is_unchanged", seems_unchanged)
+    monkeypatch.setattr(NetworkHolders, "is_unchanged", seems_unchanged)
     monkeypatch.setattr(docker_start, "joining", late)
     stopped_filling(backend)
     engine.kill(unused(backend)[0])
@@ -263,27 +264,27 @@ def test_it_keeps_no_network_whose_holder_ends_at_once_and_waits_longer_each_tim
     with monkeypatch.context() as dying:
         dying.setattr(APIClient, "start", start_and_end)
         backend = reopened()
-        until(lambda: backend._warm._retry_after > docker_warm._RETRY_SECONDS)
+        until(lambda: backend._prepared._retry_after > prepared_networks._RETRY_SECONDS)
     assert unused(backend) == holders_of(engine, deployment) == []
-    assert list(backend._warm._marks.all()) == []
+    assert list(backend._prepared._marks.all()) == []
     backend.sweep(set())
-    assert backend._warm._retry_from > time.monotonic(), "a sweep proves nothing about what the engine refused"
+    assert backend._prepared._retry_from > time.monotonic(), "a sweep proves nothing about what the engine refused"
 
 
 def test_it_fills_up_soon_after_an_engine_that_was_silent_answers_again(
     reopened: Reopen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(docker_warm, "_RETRY_SECONDS", 500.0)
+    monkeypatch.setattr(prepared_networks, "_RETRY_SECONDS", 500.0)
     with monkeypatch.context() as unplugged:
-        unplugged.setattr(Holders, "make", silent)
+        unplugged.setattr(NetworkHolders, "make", silent)
         backend = reopened()
-        until(lambda: backend._warm._retry_from)
-        assert backend._warm._retry_after == 500.0
-        backend._warm._retry_from = 0.0
-        with backend._warm.undisturbed():
+        until(lambda: backend._prepared._retry_from)
+        assert backend._prepared._retry_after == 500.0
+        backend._prepared._retry_from = 0.0
+        with backend._prepared.undisturbed():
             pass
-        until(lambda: backend._warm._retry_from)
-        assert backend._warm._retry_after == 500.0
+        until(lambda: backend._prepared._retry_from)
+        assert backend._prepared._retry_after == 500.0
     backend.sweep(set())
     filled(backend)
 

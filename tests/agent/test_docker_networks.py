@@ -16,8 +16,8 @@ from docker.errors import NotFound
 
 from backendai.agent.backends.base import ImageNotFound, StartFailed
 from backendai.agent.backends.docker.backend import DockerBackend
-from backendai.agent.backends.docker.networks import prepared as docker_warm
-from backendai.agent.backends.docker.networks.holder import IMAGE, can_hold
+from backendai.agent.backends.docker.networks.prepared import networks as prepared_networks
+from backendai.agent.backends.docker.networks.prepared.holder import IMAGE, can_hold
 from backendai.agent.settings.config import read_settings
 from backendai.base.core.errors import UserError
 from backendai.base.wire.messages import KernelSpec
@@ -46,7 +46,7 @@ LOOK = "hostname; id; cat /proc/sys/net/ipv4/ping_group_range /etc/resolv.conf /
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the pool fill itself at once when nothing is under way."""
-    monkeypatch.setattr(docker_warm, "CALM_SECONDS", 0.0)
+    monkeypatch.setattr(prepared_networks, "CALM_SECONDS", 0.0)
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def backend(reopened: Reopen) -> DockerBackend:
     return filled(reopened())
 
 
-class TestKernelsInWarmNetworks(DockerContract):
+class TestKernelsInPreparedNetworks(DockerContract):
     """The whole contract, with networks ready before the kernels. Nothing here needs a third one."""
 
     @pytest.fixture
@@ -128,7 +128,7 @@ def test_it_gives_each_of_many_simultaneous_kernels_a_network_of_its_own(
 
 def test_it_fills_up_again_only_when_nothing_starts_or_ends(backend: DockerBackend, new_spec: NewSpec) -> None:
     spec = new_spec()
-    with backend._warm.undisturbed():
+    with backend._prepared.undisturbed():
         backend.start(spec)
         threading.Event().wait(1)
         assert len(unused(backend)) == READY - 1
@@ -196,9 +196,9 @@ def test_it_makes_the_image_of_holders_anew_when_somebody_removed_it(
     backend: DockerBackend, engine: APIClient, new_spec: NewSpec
 ) -> None:
     engine.remove_image(IMAGE, force=True)
-    with backend._warm._changed:
-        backend._warm._size += 1
-        backend._warm._changed.notify_all()
+    with backend._prepared._changed:
+        backend._prepared._size += 1
+        backend._prepared._changed.notify_all()
     filled(backend)
     backend.start(new_spec())
 
@@ -226,7 +226,7 @@ def test_it_goes_on_telling_of_ends_when_a_holder_dies(
         return bool(told)
 
     until(first_is_told)
-    engine.kill(filled(backend)._warm._idle[0].container_id)
+    engine.kill(filled(backend)._prepared._idle[0].container_id)
     last = new_spec(session_type="batch", command="exit 0")
     backend.start(last)
     until(lambda: last.kernel_id in told)
@@ -270,7 +270,7 @@ def test_it_never_uses_a_network_again_that_may_have_been_used(
     backend: DockerBackend, engine: APIClient, deployment: str, reopened: Reopen
 ) -> None:
     killed(backend)
-    with backend._warm.claimed(None) as holder:  # and here the agent dies
+    with backend._prepared.claimed(None) as holder:  # and here the agent dies
         assert holder is not None
     again = filled(reopened())
     assert holder.container_id not in unused(again)
@@ -283,8 +283,7 @@ def test_it_finishes_a_start_in_a_ready_network_that_a_killed_agent_began(
 ) -> None:
     alive, orphan = new_spec(), new_spec()
     with monkeypatch.context() as dying:
-        dying.setattr(backend._starter, "_run", lambda *args, **options: None)
-        dying.setattr(backend._starter, "_adopt", lambda spec: pytest.fail("killed"))
+        dying.setattr(backend._starter, "_run", lambda *args, **options: pytest.fail("killed"))
         for spec in (alive, orphan):
             with pytest.raises(pytest.fail.Exception):
                 backend.start(spec)
@@ -371,7 +370,7 @@ def test_it_loses_and_leaves_no_network_while_kernels_come_and_go_and_it_sweeps(
     assert joined and len(set(joined)) == len(joined)
     filled(backend).sweep(set())
     assert set(holders_of(engine, deployment)) == set(unused(backend))
-    assert backend._warm._marks.all() == {one.holder_id for one in backend._warm._idle}
+    assert backend._prepared._marks.all() == {one.holder_id for one in backend._prepared._idle}
 
 
 def test_it_removes_what_was_ready_when_it_is_told_to_keep_less(
@@ -441,7 +440,7 @@ def test_it_makes_no_networks_in_advance_where_kernels_could_not_join_them() -> 
 
 
 def test_it_starts_a_kernel_with_a_runtime_of_its_own_the_usual_way(backend: DockerBackend) -> None:
-    with backend._warm.claimed("kata") as holder:
+    with backend._prepared.claimed("kata") as holder:
         assert holder is None
     assert len(unused(backend)) == READY
 
@@ -453,7 +452,7 @@ def test_it_does_not_keep_starts_waiting_while_the_engine_refuses_holders(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr("backendai.agent.backends.docker.networks.holder._MEMORY", 1)
+    monkeypatch.setattr("backendai.agent.backends.docker.networks.prepared.holder._MEMORY", 1)
     backend = reopened()
     until(lambda: "no network could be made in advance" in caplog.text)
     spec = new_spec()

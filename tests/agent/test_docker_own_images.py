@@ -13,7 +13,7 @@ from docker import APIClient
 
 from backendai.agent.backends.docker.backend import DockerBackend
 from backendai.base.core.errors import UserError
-from backendai.base.wire.commits import DEPLOYMENT_LABEL
+from backendai.base.wire.images import DEPLOYMENT_LABEL
 from backendai.base.wire.messages import KernelState
 from backendai.domain.activity.models import BackgroundJob
 from backendai.domain.catalog.models import Image, Registry

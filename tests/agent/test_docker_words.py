@@ -14,13 +14,12 @@ import pytest
 
 from backendai.agent.backends.base import BackendError, Fetched, ImageNotFound
 from backendai.agent.backends.docker.backend import DockerBackend
-from backendai.agent.backends.docker.causes import _explains, cause_of
-from backendai.agent.backends.docker.end import how_it_ended
 from backendai.agent.backends.docker.engine import Engine
 from backendai.agent.backends.docker.images import _fetched, pull_refusal
 from backendai.agent.backends.docker.notes import engine_notes, inotify_notes, missing_runtime, runtime_notes
 from backendai.agent.backends.docker.seccomp import own_profile
 from backendai.agent.backends.docker.services import DockerServices, _beginning
+from backendai.agent.backends.docker.state import _explains, cause_of, how_it_ended
 from backendai.agent.loop.machine import capabilities_of
 from backendai.agent.settings.kernel_runtime import BEYOND_BORDER, Runtime, read_runtime
 from backendai.base.core.errors import UserError
@@ -232,7 +231,8 @@ def test_it_reads_no_more_of_a_programs_endless_answer_than_it_was_asked_for(
         engine = Engine(f"unix://{tmp_path}/engine.sock", "test", "n1")
         engine._version = "1.41"
         services = DockerServices(engine, None)  # type: ignore[arg-type]
-        monkeypatch.setattr(services, "_exec", lambda *_: "made")
+        monkeypatch.setattr(engine, "running", lambda _: {})
+        monkeypatch.setattr(engine, "make_exec", lambda *_: "made")
         assert services.log(uuid4(), "notes", limit=2500) == b"x" * 2500
         assert hung_up.wait(patient(10))
 

@@ -12,7 +12,7 @@ import pytest
 
 from backendai.base.paths import packing
 from backendai.base.paths.tree_walk import select
-from backendai.files.owner import acting_as
+from backendai.files.hosts import acting_as
 from tests.agent.prerequisites import need_root
 from tests.agent.test_gateway import setting
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
+from backendai.agent.guest.home import contents, directories, zipping
 from backendai.agent.guest.home import contents as files
-from backendai.agent.guest.home import directories, mounted, zipping
 from backendai.agent.guest.home.contents import FileRefused
 
 
@@ -166,7 +166,7 @@ def test_a_mounted_folder_is_neither_deleted_nor_moved_nor_packed(home: Path, mo
     (point / "precious").write_text("x")
     (home / "d/own").write_text("y")
     table.write_text(f"1 2 0:1 / {str(point).replace(' ', chr(92) + '040')} rw - ext4 /dev/x rw\n")
-    monkeypatch.setattr(mounted, "_MOUNTINFO", str(table))
+    monkeypatch.setattr(contents, "_MOUNTINFO", str(table))
     for path in ("d", "d/my data"):
         assert refusal(directories.remove, {"paths": [path]}) == "mounted"
         assert refusal(directories.move, {"source": path, "target": "e"}) == "mounted"

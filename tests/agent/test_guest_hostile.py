@@ -15,7 +15,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from backendai.agent.backends.guest_host import GuestPlace
-from backendai.agent.backends.native.backend import IMAGE, ProcessBackend
+from backendai.agent.backends.native.backend import IMAGE, NativeBackend
 from backendai.agent.gateway.guest_links import SOCKET, GuestLinks, GuestMissing
 from tests.agent.guest_contract import Asker, text_of
 from tests.agent.interpreters import ensure_jupyter_environments
@@ -81,11 +81,11 @@ CODE = {
 
 
 @pytest.fixture(scope="module", params=["plain", "jupyter"])
-def kernel(request: pytest.FixtureRequest) -> Iterator[tuple[ProcessBackend, UUID]]:
+def kernel(request: pytest.FixtureRequest) -> Iterator[tuple[NativeBackend, UUID]]:
     folder = Path(tempfile.mkdtemp(prefix="hostile-", dir="/tmp"))
     folder.chmod(0o755)
     environments = ensure_jupyter_environments() if request.param == "jupyter" else None
-    backend = ProcessBackend(folder / "agent", deployment="test", agent="n1", environments=environments)
+    backend = NativeBackend(folder / "agent", deployment="test", agent="n1", environments=environments)
     spec = make_spec(image=IMAGE, slots={"cpu": "1", "mem": str(2 * 2**30)}, pids=256)
     backend.start(spec)
     yield backend, spec.kernel_id
@@ -95,7 +95,7 @@ def kernel(request: pytest.FixtureRequest) -> Iterator[tuple[ProcessBackend, UUI
 
 
 @pytest.mark.parametrize("name", CODE)
-def test_a_run_ends_and_the_next_one_works(kernel: tuple[ProcessBackend, UUID], name: str) -> None:
+def test_a_run_ends_and_the_next_one_works(kernel: tuple[NativeBackend, UUID], name: str) -> None:
     asker = Asker(*kernel)
 
     async def walk() -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from backendai.agent.backends.base import Backend
 from backendai.agent.backends.native import start as process_start
-from backendai.agent.backends.native.backend import IMAGE, ProcessBackend
+from backendai.agent.backends.native.backend import IMAGE, NativeBackend
 from backendai.agent.backends.native.sandbox import Isolation
 from backendai.agent.backends.simulated.backend import SimulatedBackend, SimulatedDurations
 from backendai.base.core.slots import Slots
@@ -30,7 +30,7 @@ from tests.patience import patient
 @pytest.fixture
 def kernel(backend: Backend) -> Iterator[UUID]:
     slots = {"cpu": "1", "mem": str(2**30)}
-    spec = make_spec(slots=slots, image=IMAGE if isinstance(backend, ProcessBackend) else "simulated/python")
+    spec = make_spec(slots=slots, image=IMAGE if isinstance(backend, NativeBackend) else "simulated/python")
     backend.start(spec)
     yield spec.kernel_id
     backend.remove(spec.kernel_id)
@@ -53,7 +53,7 @@ class TestNative(ProgramContract):
     @pytest.fixture
     def backend(self, data: Path, isolation: Isolation) -> Iterator[Backend]:  # noqa: F811
         assert process_start is not None
-        backend = ProcessBackend(data / "agent", deployment="test", agent="n1")
+        backend = NativeBackend(data / "agent", deployment="test", agent="n1")
         yield backend
         backend.close()
 
@@ -100,7 +100,7 @@ def test_a_new_interpreter_is_that_of_an_environment_that_was_built_after_the_gu
     isolation: Isolation,  # noqa: F811
 ) -> None:
     environments = data / "environments"
-    backend = ProcessBackend(data / "agent", deployment="test", agent="n1", environments=environments)
+    backend = NativeBackend(data / "agent", deployment="test", agent="n1", environments=environments)
     spec = make_spec(slots={"cpu": "1", "mem": str(2**28)}, image=IMAGE)
     backend.start(spec)
     asker, code = Asker(backend, spec.kernel_id), "import os; print(os.environ.get('BUILT'))"
@@ -126,7 +126,7 @@ def test_code_remote_shells_and_sftp_start_where_the_session_starts(
     data: Path,  # noqa: F811
     isolation: Isolation,  # noqa: F811
 ) -> None:
-    backend = ProcessBackend(data / "agent", deployment="test", agent="n1")
+    backend = NativeBackend(data / "agent", deployment="test", agent="n1")
     spec = make_spec(slots={"cpu": "1", "mem": str(2**28)}, image=IMAGE, start_in="/usr")
     backend.start(spec)
     asker = Asker(backend, spec.kernel_id)
@@ -162,7 +162,7 @@ class TestJupyter(ProgramContract):
         folder = Path(tempfile.mkdtemp(prefix="jupyter-guests-", dir="/tmp"))
         folder.chmod(0o755)
         environments = ensure_jupyter_environments()
-        backend = ProcessBackend(folder / "agent", deployment="test", agent="n1", environments=environments)
+        backend = NativeBackend(folder / "agent", deployment="test", agent="n1", environments=environments)
         yield backend
         backend.close()
         shutil.rmtree(folder)

@@ -17,7 +17,7 @@ from docker import APIClient
 from backendai.agent.backends.base import Backend
 from backendai.agent.backends.docker.create import ACCESS
 from backendai.agent.backends.docker.disk.scratch import Scratch, fill_for
-from backendai.agent.backends.native.backend import IMAGE, ProcessBackend
+from backendai.agent.backends.native.backend import IMAGE, NativeBackend
 from backendai.agent.backends.shared import home as home_module
 from backendai.agent.backends.shared.home import BOOTSTRAP_SECONDS, WAIT, after_bootstrap, fill_home
 from backendai.base.wire.messages import HomeFile, KernelSpec
@@ -180,7 +180,7 @@ def test_a_native_process_has_it_all_and_its_folder_tells_nothing_of_it() -> Non
     need_program("tmux", "tmux")
     data = Path(tempfile.mkdtemp(prefix="process-home-", dir="/tmp"))
     data.chmod(0o755)
-    backend = ProcessBackend(data, deployment="test", agent="n1")
+    backend = NativeBackend(data, deployment="test", agent="n1")
     try:
         spec = furnished(image=IMAGE)
         walk_the_whole_path(backend, spec)

@@ -10,8 +10,8 @@ import pytest
 
 from backendai.agent.backends.base import BackendError, Ended, KernelEvent, LimitExceeded, StartFailed
 from backendai.agent.loop.runtime import Watcher
+from backendai.base.wire.images import RegistryAccess
 from backendai.base.wire.messages import KernelReport, KernelState
-from backendai.base.wire.pulls import RegistryAccess
 from tests.agent.memory_backend import Entry
 from tests.agent.node import Node
 from tests.agent.portal import make_spec

@@ -11,7 +11,7 @@ import pytest
 
 from backendai.agent.backends.base import BackendError, KernelGone, StartFailed
 from backendai.agent.backends.kubernetes import pods as kubernetes_pods
-from backendai.agent.backends.kubernetes.api.access import Access
+from backendai.agent.backends.kubernetes.api.access import ApiAccess
 from backendai.agent.backends.kubernetes.backend import KubernetesBackend
 from backendai.agent.backends.kubernetes.logs import _EXCUSE
 from backendai.agent.settings.kubernetes import PoolSettings
@@ -40,7 +40,7 @@ def test_a_server_that_stays_busy_is_no_verdict(cluster: Cluster, backend: Kuber
 
 
 def test_no_server_is_no_verdict(backend: KubernetesBackend, tmp_path: Path) -> None:
-    access = Access("http://127.0.0.1:9", "lab", None, lambda: "")
+    access = ApiAccess("http://127.0.0.1:9", "lab", None, lambda: "")
     nowhere = KubernetesBackend(tmp_path, access, PoolSettings(), deployment="test", agent="n1")
     for ask in (nowhere.kernels, nowhere.capacity, lambda: nowhere.ended(uuid4())):
         with pytest.raises(BackendError) as error:

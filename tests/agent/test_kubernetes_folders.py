@@ -16,8 +16,7 @@ from backendai.agent.backends.base import BackendError, StartFailed
 from backendai.agent.backends.kubernetes.api.access import find_access
 from backendai.agent.backends.kubernetes.backend import KubernetesBackend
 from backendai.agent.mounts.hosts import StorageHosts
-from backendai.agent.settings.kubernetes import PoolSettings
-from backendai.agent.settings.kubernetes_storage import PoolStorage
+from backendai.agent.settings.kubernetes import PoolSettings, PoolStorage
 from backendai.base.wire.mounts import MountSpec
 from tests.agent.contract_tools import NewSpec, ended_of
 from tests.agent.kubernetes_bed import ensure_bed, kubectl, namespace

@@ -8,14 +8,13 @@ from uuid import uuid4
 
 import pytest
 
-from backendai.agent.accelerators.pool import PoolGpus
+from backendai.agent.accelerators.inventory import PoolGpus
 from backendai.agent.backends.base import BackendError, StartFailed
-from backendai.agent.backends.kubernetes import folders as kubernetes_folders
-from backendai.agent.backends.kubernetes.api.access import Access
+from backendai.agent.backends.kubernetes import mounts as kubernetes_folders
+from backendai.agent.backends.kubernetes.api.access import ApiAccess
 from backendai.agent.backends.kubernetes.backend import KubernetesBackend
 from backendai.agent.loop.machine import Machine
-from backendai.agent.settings.kubernetes import PoolSettings
-from backendai.agent.settings.kubernetes_storage import PoolStorage
+from backendai.agent.settings.kubernetes import PoolSettings, PoolStorage
 from backendai.base.core.slots import Slots
 from backendai.base.wire.mounts import MountSpec
 from tests.agent.kubernetes_fake import Cluster, serving
@@ -50,7 +49,7 @@ def test_an_idle_agent_asks_little(cluster: Cluster, tmp_path: Path) -> None:
     """Three minutes of what the loops of an agent do, by a clock of their own."""
     now, minutes = 0.0, 3
     with serving(cluster) as address:
-        access = Access(address, "lab", None, lambda: "")
+        access = ApiAccess(address, "lab", None, lambda: "")
         backend = KubernetesBackend(tmp_path, access, PoolSettings(), deployment="test", agent="n1", clock=lambda: now)
         backend.setup()
         until(lambda: cluster.watches)

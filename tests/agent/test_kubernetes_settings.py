@@ -9,7 +9,7 @@ import pytest
 
 from backendai.agent.backends.base import BackendError
 from backendai.agent.backends.kubernetes.api.access import find_access
-from backendai.agent.backends.kubernetes.room import thousandths
+from backendai.agent.backends.kubernetes.pool import thousandths
 from backendai.agent.settings.kubernetes import read_pool
 from backendai.base.core.errors import UserError
 from backendai.ops.doctor.kubernetes import kubernetes

@@ -14,7 +14,7 @@ from backendai.agent.backends.kubernetes import images as kubernetes_images
 from backendai.agent.backends.kubernetes import start as kubernetes_start
 from backendai.agent.backends.kubernetes.backend import KubernetesBackend
 from backendai.agent.settings.kubernetes import PoolSettings
-from backendai.base.wire.pulls import RegistryAccess
+from backendai.base.wire.images import RegistryAccess
 from tests.agent.kubernetes_fake import Cluster
 from tests.agent.kubernetes_paper import backend, cluster, name_of
 from tests.agent.specs import make_spec

@@ -17,13 +17,12 @@ import pytest
 
 from backendai.agent.backends.base import BackendError, StartFailed
 from backendai.agent.backends.docker.mounts import DockerMounts
-from backendai.agent.backends.native.backend import IMAGE, ProcessBackend
+from backendai.agent.backends.native.backend import IMAGE, NativeBackend
 from backendai.agent.mounts import children
 from backendai.agent.mounts.children import Children
-from backendai.agent.mounts.cuts import unmount_folder
-from backendai.agent.mounts.hosts import StorageHosts
+from backendai.agent.mounts.hosts import MountRules, StorageHosts
 from backendai.agent.mounts.kernel_mounts import KernelMounts
-from backendai.agent.mounts.rules import MountRules
+from backendai.agent.mounts.mounting import unmount_folder
 from backendai.agent.settings.config import parse_storage_hosts
 from backendai.base.core.errors import UserError
 from backendai.base.paths.storage_layout import MARKER
@@ -297,7 +296,7 @@ def test_the_setting_names_hosts_and_paths() -> None:
 
 @pytest.fixture
 def native(hosts: StorageHosts, tmp_path: Path) -> Any:
-    backend = ProcessBackend(tmp_path / "agent", deployment="test", agent="n1", hosts=hosts)
+    backend = NativeBackend(tmp_path / "agent", deployment="test", agent="n1", hosts=hosts)
     yield backend
     backend.close()
     for kernel in backend.kernels():
@@ -308,7 +307,7 @@ Run = Callable[..., str]
 
 
 @pytest.fixture
-def run(native: ProcessBackend) -> Run:
+def run(native: NativeBackend) -> Run:
     """Run a batch kernel with mounts to its end, remove it and return what it printed."""
 
     def run(command: str, *wanted: MountSpec, **over: Any) -> str:
@@ -323,7 +322,7 @@ def run(native: ProcessBackend) -> Run:
 
 
 def test_native_kernels_share_a_folder_one_after_the_other(
-    run: Run, native: ProcessBackend, root: Path, tmp_path: Path
+    run: Run, native: NativeBackend, root: Path, tmp_path: Path
 ) -> None:
     need_program("bwrap", "bubblewrap")
     folder = uuid4()
@@ -338,7 +337,7 @@ def test_native_kernels_share_a_folder_one_after_the_other(
 
 
 def test_a_native_kernel_is_cut_off_from_a_folder_and_goes_on(
-    native: ProcessBackend, root: Path, tmp_path: Path
+    native: NativeBackend, root: Path, tmp_path: Path
 ) -> None:
     need_program("bwrap", "bubblewrap")
     folder = uuid4()
@@ -376,7 +375,7 @@ def _until(is_so: Callable[[], bool]) -> None:
 
 
 def test_a_native_kernel_of_a_killed_agent_takes_nothing_with_it(
-    native: ProcessBackend, hosts: StorageHosts, root: Path, tmp_path: Path
+    native: NativeBackend, hosts: StorageHosts, root: Path, tmp_path: Path
 ) -> None:
     need_program("bwrap", "bubblewrap")
     folder = uuid4()
@@ -384,7 +383,7 @@ def test_a_native_kernel_of_a_killed_agent_takes_nothing_with_it(
     (data / "file").write_text("kept")
     spec = make_spec(image=IMAGE, mounts=[mount_of(folder)])
     native.start(spec)
-    later = ProcessBackend(tmp_path / "agent", deployment="test", agent="n1", hosts=hosts)
+    later = NativeBackend(tmp_path / "agent", deployment="test", agent="n1", hosts=hosts)
     later.sweep({spec.kernel_id})
     assert later.start(spec).adopted
     later.sweep(set())  # the portal does not want it, but it runs
@@ -394,7 +393,7 @@ def test_a_native_kernel_of_a_killed_agent_takes_nothing_with_it(
 
 
 def test_without_a_sandbox_a_link_leads_to_a_folder_of_ones_own(
-    run: Run, native: ProcessBackend, root: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, native: NativeBackend, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = uuid4()
     data = folder_on_disk(root, folder, uid=OWNER)

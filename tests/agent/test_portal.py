@@ -12,9 +12,9 @@ from uuid import uuid4
 import pytest
 
 from backendai.agent.portal.client import PortalClient, PortalRefused, PortalUnreachable
+from backendai.base.wire.images import PULL, PullWork, RegistryAccess
 from backendai.base.wire.messages import KernelReport, KernelState
 from backendai.base.wire.node_jobs import JobState, NodeJobReport, NodeJobSpec
-from backendai.base.wire.pulls import PULL, PullWork, RegistryAccess
 from tests.agent.http_portal import NODE_TOKEN, HttpPortal
 from tests.agent.memory_backend import MemoryBackend
 from tests.agent.node import Node

@@ -24,10 +24,11 @@ from backendai.agent.accelerators.cuda_grant import grant_to_process
 from backendai.agent.accelerators.inventory import Accelerators
 from backendai.agent.accelerators.inventory import Mock as MockAccelerator
 from backendai.agent.backends.base import BackendError, StartFailed
+from backendai.agent.backends.native import cgroup as process_cgroup
 from backendai.agent.backends.native import notes as process_notes
 from backendai.agent.backends.native import sandbox as process_sandbox
 from backendai.agent.backends.native import start as process_start
-from backendai.agent.backends.native.backend import IMAGE, ProcessBackend
+from backendai.agent.backends.native.backend import IMAGE, NativeBackend
 from backendai.agent.backends.native.folder import KernelFolder
 from backendai.agent.backends.native.sandbox import Isolation, probe
 from tests.agent.backend_contract import BackendContract
@@ -43,9 +44,9 @@ NO_SANDBOX = Isolation(None, "the test wants none", root=os.geteuid() == 0)
 START_AND_DIE = """
 import os, signal, sys
 from pathlib import Path
-from backendai.agent.backends.native.backend import ProcessBackend
+from backendai.agent.backends.native.backend import NativeBackend
 from backendai.base.wire.messages import KernelSpec
-backend = ProcessBackend(Path(sys.argv[1]), deployment="test", agent="n1")
+backend = NativeBackend(Path(sys.argv[1]), deployment="test", agent="n1")
 backend.start(KernelSpec.model_validate_json(sys.argv[2]))
 os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -98,12 +99,12 @@ class OneGpu(MockAccelerator):
 
 
 @pytest.fixture
-def opened(data: Path, isolation: Isolation) -> Iterator[Callable[..., ProcessBackend]]:
+def opened(data: Path, isolation: Isolation) -> Iterator[Callable[..., NativeBackend]]:
     """Opens backends; in the end every kernel is removed, and nothing of them is left on the machine."""
     backends = []
 
-    def open_one(deployment: str = "test", accelerators: Accelerators | None = None) -> ProcessBackend:
-        backends.append(ProcessBackend(data, deployment=deployment, agent="n1", accelerators=accelerators))
+    def open_one(deployment: str = "test", accelerators: Accelerators | None = None) -> NativeBackend:
+        backends.append(NativeBackend(data, deployment=deployment, agent="n1", accelerators=accelerators))
         return backends[-1]
 
     yield open_one
@@ -115,7 +116,7 @@ def opened(data: Path, isolation: Isolation) -> Iterator[Callable[..., ProcessBa
 
 
 @pytest.fixture
-def backend(opened: Callable[..., ProcessBackend]) -> ProcessBackend:
+def backend(opened: Callable[..., NativeBackend]) -> NativeBackend:
     return opened()
 
 
@@ -126,7 +127,7 @@ def new_spec() -> NewSpec:
 
 @pytest.fixture
 def without_cgroups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process_start.process_cgroup, "find_parents", list)
+    monkeypatch.setattr(process_cgroup, "find_parents", list)
 
 
 def processes_of(kernel_id: UUID) -> list[psutil.Process]:
@@ -141,7 +142,7 @@ def names_of(kernel_id: UUID) -> list[str]:
     return [one.info["name"] for one in processes_of(kernel_id)]
 
 
-def run_to_end(backend: ProcessBackend, new_spec: NewSpec, command: str, **over: object) -> str:
+def run_to_end(backend: NativeBackend, new_spec: NewSpec, command: str, **over: object) -> str:
     """Run a batch kernel and return what it printed."""
     spec = new_spec(session_type="batch", command=command, **over)
     backend.start(spec)
@@ -149,7 +150,7 @@ def run_to_end(backend: ProcessBackend, new_spec: NewSpec, command: str, **over:
     return backend.read_log(spec.kernel_id, limit=100_000)[0].decode()
 
 
-def test_its_programs_find_the_sites_authorities(backend: ProcessBackend, new_spec: NewSpec) -> None:
+def test_its_programs_find_the_sites_authorities(backend: NativeBackend, new_spec: NewSpec) -> None:
     command = 'cat "$NODE_EXTRA_CA_CERTS"; grep -c BEGIN "$SSL_CERT_FILE"; echo "$PIP_CERT"'
     spec = {"authorities": certificate(), "environ": {"PIP_CERT": "/mine.pem"}}
     *lines, count, own = run_to_end(backend, new_spec, command, **spec).splitlines()
@@ -159,7 +160,7 @@ def test_its_programs_find_the_sites_authorities(backend: ProcessBackend, new_sp
 
 
 def test_kernels_of_one_session_log_in_to_each_other(
-    backend: ProcessBackend, new_spec: NewSpec, isolation: Isolation
+    backend: NativeBackend, new_spec: NewSpec, isolation: Isolation
 ) -> None:
     if isolation.walks_alone:
         pytest.skip("their users have no account: the next test looks at them")
@@ -173,7 +174,7 @@ def test_kernels_of_one_session_log_in_to_each_other(
 
 
 def test_users_without_an_account_get_no_ssh_and_the_session_says_so(
-    backend: ProcessBackend, new_spec: NewSpec, isolation: Isolation
+    backend: NativeBackend, new_spec: NewSpec, isolation: Isolation
 ) -> None:
     if not isolation.walks_alone:
         pytest.skip("their users have an account: the test before looks at them")
@@ -193,16 +194,16 @@ class TestProcessBackend(BackendContract):
     size_question = b'until [ "$(stty size)" = "37 $((110 + 1))" ]; do sleep 0.1; done; echo $((30 + 7)) 111\n'
 
     @pytest.fixture
-    def neighbour(self, opened: Callable[..., ProcessBackend]) -> ProcessBackend:
+    def neighbour(self, opened: Callable[..., NativeBackend]) -> NativeBackend:
         return opened("other")
 
     @pytest.fixture
-    def reopened(self, opened: Callable[..., ProcessBackend]) -> Callable[[], ProcessBackend]:
+    def reopened(self, opened: Callable[..., NativeBackend]) -> Callable[[], NativeBackend]:
         return opened
 
 
 def test_it_leaves_kernels_alone_when_the_agent_is_killed(
-    data: Path, backend: ProcessBackend, new_spec: NewSpec
+    data: Path, backend: NativeBackend, new_spec: NewSpec
 ) -> None:
     spec = new_spec()
     script = [sys.executable, "-c", START_AND_DIE, str(data), spec.model_dump_json()]
@@ -213,7 +214,7 @@ def test_it_leaves_kernels_alone_when_the_agent_is_killed(
 
 
 def test_it_leaves_a_kernel_alone_when_the_agent_is_killed_while_it_starts(
-    data: Path, backend: ProcessBackend, new_spec: NewSpec
+    data: Path, backend: NativeBackend, new_spec: NewSpec
 ) -> None:
     spec = new_spec(session_type="batch", command="sleep 1; echo here; sleep 1000")
     script = [sys.executable, "-c", DIE_WHILE_STARTING, str(data), spec.model_dump_json()]
@@ -224,7 +225,7 @@ def test_it_leaves_a_kernel_alone_when_the_agent_is_killed_while_it_starts(
 
 
 @pytest.fixture
-def fill_disk(backend: ProcessBackend, data: Path) -> Iterator[Callable[[], None]]:
+def fill_disk(backend: NativeBackend, data: Path) -> Iterator[Callable[[], None]]:
     """A small disk for the kernels, and what fills it."""
     need_root("A small disk is mounted")
     kernels = data / "kernels"
@@ -241,7 +242,7 @@ def fill_disk(backend: ProcessBackend, data: Path) -> Iterator[Callable[[], None
 
 
 def test_it_keeps_the_exit_code_when_the_disk_is_full(
-    backend: ProcessBackend, fill_disk: Callable[[], None], new_spec: NewSpec
+    backend: NativeBackend, fill_disk: Callable[[], None], new_spec: NewSpec
 ) -> None:
     spec = new_spec(session_type="batch", command="sleep 1; exit 7")
     backend.start(spec)
@@ -252,7 +253,7 @@ def test_it_keeps_the_exit_code_when_the_disk_is_full(
 
 @pytest.mark.parametrize("with_supervisor", [True, False])
 def test_it_ends_and_removes_a_kernel_when_the_disk_is_full(
-    backend: ProcessBackend, data: Path, fill_disk: Callable[[], None], new_spec: NewSpec, with_supervisor: bool
+    backend: NativeBackend, data: Path, fill_disk: Callable[[], None], new_spec: NewSpec, with_supervisor: bool
 ) -> None:
     spec = new_spec()
     backend.start(spec)
@@ -268,7 +269,7 @@ def test_it_ends_and_removes_a_kernel_when_the_disk_is_full(
     assert processes_of(spec.kernel_id) == []
 
 
-def test_it_ends_its_kernels_with_the_agent_and_says_why(backend: ProcessBackend, new_spec: NewSpec) -> None:
+def test_it_ends_its_kernels_with_the_agent_and_says_why(backend: NativeBackend, new_spec: NewSpec) -> None:
     spec = new_spec()
     backend.start(spec)
     backend.close()
@@ -279,7 +280,7 @@ def test_it_ends_its_kernels_with_the_agent_and_says_why(backend: ProcessBackend
     assert processes_of(spec.kernel_id) == []
 
 
-def test_it_ends_what_hides_from_the_kernels_main_process(backend: ProcessBackend, new_spec: NewSpec) -> None:
+def test_it_ends_what_hides_from_the_kernels_main_process(backend: NativeBackend, new_spec: NewSpec) -> None:
     spec = new_spec(session_type="batch", command="setsid -f sleep 1000; echo ready; sleep 1000")
     backend.start(spec)
     until(lambda: b"ready" in backend.read_log(spec.kernel_id, limit=100)[0])
@@ -287,7 +288,7 @@ def test_it_ends_what_hides_from_the_kernels_main_process(backend: ProcessBacken
     assert processes_of(spec.kernel_id) == []
 
 
-def test_it_ends_the_rest_when_the_main_process_ends(backend: ProcessBackend, new_spec: NewSpec) -> None:
+def test_it_ends_the_rest_when_the_main_process_ends(backend: NativeBackend, new_spec: NewSpec) -> None:
     spec = new_spec(session_type="batch", command="setsid -f sleep 1000; exit 0")
     backend.start(spec)
     ended_of(backend, spec.kernel_id)
@@ -295,7 +296,7 @@ def test_it_ends_the_rest_when_the_main_process_ends(backend: ProcessBackend, ne
 
 
 def test_it_reports_and_clears_up_after_a_killed_supervisor(
-    backend: ProcessBackend, data: Path, new_spec: NewSpec
+    backend: NativeBackend, data: Path, new_spec: NewSpec
 ) -> None:
     spec = new_spec()
     backend.start(spec)
@@ -309,7 +310,7 @@ def test_it_reports_and_clears_up_after_a_killed_supervisor(
 
 
 def test_it_takes_no_later_process_with_the_same_pid_for_its_own(
-    backend: ProcessBackend, data: Path, new_spec: NewSpec
+    backend: NativeBackend, data: Path, new_spec: NewSpec
 ) -> None:
     spec = new_spec()
     backend.start(spec)
@@ -336,12 +337,12 @@ def test_it_ends_a_kernel_that_takes_too_much_memory(
     assert "64 MiB" in ended.message
 
 
-def test_it_lets_a_kernel_use_its_memory(backend: ProcessBackend, without_cgroups: None, new_spec: NewSpec) -> None:
+def test_it_lets_a_kernel_use_its_memory(backend: NativeBackend, without_cgroups: None, new_spec: NewSpec) -> None:
     command = "python3 -c 'import time; hoard = bytearray(100 << 20); time.sleep(3)'; echo fine"
     assert "fine" in run_to_end(backend, new_spec, command, slots={"cpu": "0.5", "mem": str(256 * 2**20)})
 
 
-def test_it_keeps_the_newest_output_within_its_size(backend: ProcessBackend, new_spec: NewSpec) -> None:
+def test_it_keeps_the_newest_output_within_its_size(backend: NativeBackend, new_spec: NewSpec) -> None:
     spec = new_spec(session_type="batch", command="seq 100000", log_bytes=100_000)
     backend.start(spec)
     ended_of(backend, spec.kernel_id)
@@ -354,7 +355,7 @@ def test_it_keeps_the_newest_output_within_its_size(backend: ProcessBackend, new
 
 
 @pytest.mark.asyncio
-async def test_it_follows_a_log_beyond_a_rotation(backend: ProcessBackend, new_spec: NewSpec) -> None:
+async def test_it_follows_a_log_beyond_a_rotation(backend: NativeBackend, new_spec: NewSpec) -> None:
     command = "for page in 1 2 3; do seq 2000; sleep 1; done"
     spec = new_spec(session_type="batch", command=command, log_bytes=24_000)
     await asyncio.to_thread(backend.start, spec)
@@ -364,7 +365,7 @@ async def test_it_follows_a_log_beyond_a_rotation(backend: ProcessBackend, new_s
 
 
 def test_it_gives_a_kernel_a_home_a_python_and_its_environment(
-    backend: ProcessBackend, isolation: Isolation, new_spec: NewSpec
+    backend: NativeBackend, isolation: Isolation, new_spec: NewSpec
 ) -> None:
     command = 'pwd; echo $HOME; touch here; echo $COLOUR; python -c "print(6 * 7)"; id -un 2>&1'
     said = run_to_end(backend, new_spec, command, environ={"COLOUR": "green"}, hostname="main1").split()
@@ -374,7 +375,7 @@ def test_it_gives_a_kernel_a_home_a_python_and_its_environment(
 
 
 def test_it_tells_a_kernel_of_its_gpus_and_shows_it_no_other_device_files(
-    opened: Callable[..., ProcessBackend], isolation: Isolation, new_spec: NewSpec
+    opened: Callable[..., NativeBackend], isolation: Isolation, new_spec: NewSpec
 ) -> None:
     accelerators = Accelerators([OneGpu()])
     accelerators.look()
@@ -389,21 +390,21 @@ def test_it_tells_a_kernel_of_its_gpus_and_shows_it_no_other_device_files(
         assert told_without[1:] == []
 
 
-def test_it_runs_a_kernel_without_privileges(backend: ProcessBackend, new_spec: NewSpec) -> None:
+def test_it_runs_a_kernel_without_privileges(backend: NativeBackend, new_spec: NewSpec) -> None:
     command = "id -u; grep -E 'CapEff|CapPrm|NoNewPrivs' /proc/self/status | tr '\\n' ' '"
     user, *status = run_to_end(backend, new_spec, command).split()
     assert user != "0"
     assert status == ["CapPrm:", "0" * 16, "CapEff:", "0" * 16, "NoNewPrivs:", "1"]
 
 
-def test_its_user_can_read_the_machines_certificates(backend: ProcessBackend, new_spec: NewSpec) -> None:
+def test_its_user_can_read_the_machines_certificates(backend: NativeBackend, new_spec: NewSpec) -> None:
     """Without, no program verifies a server, and node does not even start."""
     command = "ls /etc/ssl/certs >/dev/null && cat /etc/ssl/openssl.cnf >/dev/null && echo read them"
     assert run_to_end(backend, new_spec, command).strip() == "read them"
 
 
 def test_it_keeps_a_users_variables_from_what_still_has_rights(
-    backend: ProcessBackend, new_spec: NewSpec, tmp_path: Path
+    backend: NativeBackend, new_spec: NewSpec, tmp_path: Path
 ) -> None:
     """The dynamic linker writes such a trace for every program that it starts; only root could write it there."""
     need_root("only an agent of root has rights to give up")
@@ -414,7 +415,7 @@ def test_it_keeps_a_users_variables_from_what_still_has_rights(
 
 
 @pytest.mark.parametrize("isolation", ["sandbox"], indirect=True)
-def test_it_hides_the_machine_inside_a_sandbox(backend: ProcessBackend, data: Path, new_spec: NewSpec) -> None:
+def test_it_hides_the_machine_inside_a_sandbox(backend: NativeBackend, data: Path, new_spec: NewSpec) -> None:
     said = run_to_end(
         backend, new_spec, f"ls / /tmp; cat /etc/shadow; ls {data}; ls /proc | grep -c '^[0-9]'; hostname"
     )
@@ -441,10 +442,10 @@ def shown(request: pytest.FixtureRequest) -> Iterator[Path]:
 def test_it_hides_the_platform_itself_inside_a_sandbox(
     isolation: Isolation, shown: Path, new_spec: NewSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process_sandbox, "_CHECKOUT", shown / "code")
+    monkeypatch.setattr(process_sandbox, "CODE", shown / "code")
     monkeypatch.setenv("BACKENDAI_DATA", str(shown / "var"))
     (shown / "others").write_text("for everybody")
-    backend = ProcessBackend(shown / "var" / "n1", deployment="test", agent="n1")
+    backend = NativeBackend(shown / "var" / "n1", deployment="test", agent="n1")
     command = f"cd {shown}; cat code/* var/* var/n1/* others; touch code/x var/x; echo hello >~/file; cat ~/file"
     try:
         said = run_to_end(backend, new_spec, f"{command}; python3 -V")
@@ -477,21 +478,21 @@ def test_python_stays_where_a_hidden_folder_holds_it(tmp_path: Path, monkeypatch
     ]
 
 
-def test_it_limits_the_number_of_processes(backend: ProcessBackend, isolation: Isolation, new_spec: NewSpec) -> None:
+def test_it_limits_the_number_of_processes(backend: NativeBackend, isolation: Isolation, new_spec: NewSpec) -> None:
     if isolation.bwrap is None:
         need_root("without a sandbox only users given by root have counts of their own")
     said = run_to_end(backend, new_spec, "for i in $(seq 40); do sleep 5 & done 2>&1; jobs | wc -l", pids=20)
     assert "unavailable" in said or "fork" in said
 
 
-def test_it_keeps_kernels_of_root_from_each_other(backend: ProcessBackend, new_spec: NewSpec) -> None:
+def test_it_keeps_kernels_of_root_from_each_other(backend: NativeBackend, new_spec: NewSpec) -> None:
     need_root("only root gives users")
     one, other = (run_to_end(backend, new_spec, "id -u").strip() for _ in range(2))
     assert one != other
 
 
 def test_it_leaves_nothing_of_a_start_that_failed(
-    data: Path, isolation: Isolation, opened: Callable[..., ProcessBackend], monkeypatch: pytest.MonkeyPatch
+    data: Path, isolation: Isolation, opened: Callable[..., NativeBackend], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = Isolation("/bin/false", "", isolation.root)
     monkeypatch.setattr(process_start, "probe", lambda: broken)
@@ -502,7 +503,7 @@ def test_it_leaves_nothing_of_a_start_that_failed(
     assert backend.kernels() == []
 
 
-def test_it_sweeps_away_a_start_that_came_to_nothing(backend: ProcessBackend, data: Path, new_spec: NewSpec) -> None:
+def test_it_sweeps_away_a_start_that_came_to_nothing(backend: NativeBackend, data: Path, new_spec: NewSpec) -> None:
     spec = new_spec()
     folder = KernelFolder(data / "kernels" / str(spec.kernel_id))
     folder.path.mkdir()
@@ -513,7 +514,7 @@ def test_it_sweeps_away_a_start_that_came_to_nothing(backend: ProcessBackend, da
     assert not folder.path.exists()
 
 
-def test_it_deletes_what_a_kernel_made_unreadable(backend: ProcessBackend, data: Path, new_spec: NewSpec) -> None:
+def test_it_deletes_what_a_kernel_made_unreadable(backend: NativeBackend, data: Path, new_spec: NewSpec) -> None:
     run_to_end(backend, new_spec, "mkdir -p shut/deep; touch shut/deep/file; chmod 0 shut/deep shut; chmod 500 ~")
     (kernel,) = backend.kernels()
     backend.remove(kernel.kernel_id)
@@ -522,7 +523,7 @@ def test_it_deletes_what_a_kernel_made_unreadable(backend: ProcessBackend, data:
 
 @pytest.mark.asyncio
 async def test_it_leaves_the_shell_but_no_client_behind_a_closed_terminal(
-    backend: ProcessBackend, new_spec: NewSpec
+    backend: NativeBackend, new_spec: NewSpec
 ) -> None:
     spec = new_spec()
     await asyncio.to_thread(backend.start, spec)
@@ -538,7 +539,7 @@ async def test_it_leaves_the_shell_but_no_client_behind_a_closed_terminal(
 
 
 def test_it_says_what_it_does_not_protect(
-    opened: Callable[..., ProcessBackend], isolation: Isolation, without_cgroups: None
+    opened: Callable[..., NativeBackend], isolation: Isolation, without_cgroups: None
 ) -> None:
     notes = {note.code: note for note in opened().notes()}
     wanted = {"process-no-containers", "process-shared-network", "process-soft-limits"}
@@ -569,13 +570,13 @@ def test_it_tells_a_sandbox_that_is_missing_from_one_that_is_forbidden(
     assert "start it where it is installed" in fixes["process-no-containers"]
 
 
-def test_it_can_fetch_no_image(backend: ProcessBackend) -> None:
+def test_it_can_fetch_no_image(backend: NativeBackend) -> None:
     with pytest.raises(BackendError, match="no container engine"):
         backend.pull("registry.example/python:3.12", timeout=1, progress=lambda fetched: None)
 
 
 def test_it_starts_kernels_in_a_folder_with_a_long_name(isolation: Isolation, data: Path, new_spec: NewSpec) -> None:
-    backend = ProcessBackend(data / ("long" * 30), deployment="test", agent="n1")
+    backend = NativeBackend(data / ("long" * 30), deployment="test", agent="n1")
     spec = new_spec()
     backend.start(spec)
 
@@ -592,7 +593,7 @@ def test_it_starts_kernels_in_a_folder_with_a_long_name(isolation: Isolation, da
 
 
 def test_it_measures_what_a_kernel_and_the_children_that_it_has_lost_use(
-    backend: ProcessBackend, new_spec: NewSpec
+    backend: NativeBackend, new_spec: NewSpec
 ) -> None:
     command = "sh -c 'i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done'; echo burnt; sleep 1000"
     spec = new_spec(session_type="batch", command=command)

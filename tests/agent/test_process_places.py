@@ -18,7 +18,7 @@ from backendai.agent.accelerators.inventory import Accelerators
 from backendai.agent.backends.base import StartFailed
 from backendai.agent.backends.native import places as process_places
 from backendai.agent.backends.native import start as process_start
-from backendai.agent.backends.native.backend import IMAGE, ProcessBackend
+from backendai.agent.backends.native.backend import IMAGE, NativeBackend
 from backendai.agent.backends.native.sandbox import Isolation, probe
 from backendai.agent.loop.machine import Machine
 from tests.agent.contract_tools import ended_of
@@ -59,11 +59,11 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process_start, "probe", lambda: ALONE)
 
 
-def opened(data: Path) -> ProcessBackend:
-    return ProcessBackend(data, deployment="test", agent="n1")
+def opened(data: Path) -> NativeBackend:
+    return NativeBackend(data, deployment="test", agent="n1")
 
 
-def said_by(backend: ProcessBackend, command: str) -> str:
+def said_by(backend: NativeBackend, command: str) -> str:
     """Return what a batch kernel printed; it is removed."""
     spec = new_spec(session_type="batch", command=command)
     backend.start(spec)
@@ -73,8 +73,8 @@ def said_by(backend: ProcessBackend, command: str) -> str:
     return said
 
 
-def folder_of(backend: ProcessBackend, kernel_id: UUID) -> Path:
-    return backend._places.find(kernel_id)
+def folder_of(backend: NativeBackend, kernel_id: UUID) -> Path:
+    return backend._places.find(kernel_id).path
 
 
 @pytest.mark.usefixtures("alone")

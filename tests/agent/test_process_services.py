@@ -17,7 +17,7 @@ from uuid import UUID
 import pytest
 
 from backendai.agent.backends.base import BackendError
-from backendai.agent.backends.native.backend import IMAGE, ProcessBackend
+from backendai.agent.backends.native.backend import IMAGE, NativeBackend
 from backendai.agent.backends.native.sandbox import Isolation
 from backendai.agent.backends.native.terminal import ask_exit_code, request_program, request_terminal
 from backendai.agent.gateway.app_starts import AppStarts, AppState
@@ -65,14 +65,14 @@ def environments(data: Path) -> Path:  # noqa: F811
 
 
 @pytest.fixture
-def backend(data: Path, isolation: Isolation, environments: Path) -> Iterator[ProcessBackend]:  # noqa: F811
-    backend = ProcessBackend(data / "agent", deployment="test", agent="n1", environments=environments)
+def backend(data: Path, isolation: Isolation, environments: Path) -> Iterator[NativeBackend]:  # noqa: F811
+    backend = NativeBackend(data / "agent", deployment="test", agent="n1", environments=environments)
     yield backend
     backend.close()
 
 
 @pytest.fixture
-def kernel(backend: ProcessBackend) -> Iterator[Callable[[], UUID]]:
+def kernel(backend: NativeBackend) -> Iterator[Callable[[], UUID]]:
     started: list[UUID] = []
 
     def start() -> UUID:
@@ -94,7 +94,7 @@ async def settled(starts: AppStarts, kernel_id: UUID, service: str, port: int) -
 
 
 def test_services_open_in_every_session_by_themselves(
-    backend: ProcessBackend,
+    backend: NativeBackend,
     kernel: Callable[[], UUID],
     environments: Path,
     isolation: Isolation,  # noqa: F811
@@ -126,7 +126,7 @@ def test_services_open_in_every_session_by_themselves(
 
 
 def test_it_says_how_far_the_environment_is_or_why_there_is_none(
-    backend: ProcessBackend, kernel: Callable[[], UUID], environments: Path
+    backend: NativeBackend, kernel: Callable[[], UUID], environments: Path
 ) -> None:
     running = kernel()
     assert backend.services is not None
@@ -141,7 +141,7 @@ def test_it_says_how_far_the_environment_is_or_why_there_is_none(
 
 
 def test_the_words_of_a_service_are_read_from_a_plain_file_only(
-    backend: ProcessBackend,
+    backend: NativeBackend,
     kernel: Callable[[], UUID],
     data: Path,  # noqa: F811
 ) -> None:

@@ -14,11 +14,11 @@ import pytest
 
 from backendai.agent.backends.base import BackendError
 from backendai.agent.backends.docker.engine import Engine
-from backendai.agent.backends.docker.images import Images
-from backendai.agent.jobs.kinds.pull import Handler
+from backendai.agent.backends.docker.images import DockerImages
+from backendai.agent.jobs.kinds import PullHandler
 from backendai.agent.jobs.running import NodeJobs
+from backendai.base.wire.images import PULL, PullWork, RegistryAccess
 from backendai.base.wire.node_jobs import NodeJobOrder, NodeJobSpec
-from backendai.base.wire.pulls import PULL, PullWork, RegistryAccess
 from tests.agent.node import Node
 from tests.agent.portal import make_spec
 from tests.patience import patient, until
@@ -32,7 +32,7 @@ class PullingNode(Node):
     def __init__(self) -> None:
         super().__init__()
         self.announced: list[bool] = []
-        self.jobs = NodeJobs([Handler(self.backend, lambda: self.announced.append(True))], self.portal, self.lanes)
+        self.jobs = NodeJobs([PullHandler(self.backend, lambda: self.announced.append(True))], self.portal, self.lanes)
 
     def want(self, image: str = "big", digest: str = "") -> UUID:
         pull_id = uuid4()
@@ -165,7 +165,7 @@ def slow() -> Iterator[SlowEngine]:
 
 def node_of(slow: SlowEngine) -> PullingNode:
     """Return a node in memory that pulls images with the engine."""
-    node, images = PullingNode(), Images(Engine(slow.url, "test", "n1"))
+    node, images = PullingNode(), DockerImages(Engine(slow.url, "test", "n1"))
 
     def pull(reference: str, **options: Any) -> None:
         node.backend.said.append("pull")

@@ -24,14 +24,13 @@ import pytest
 from docker import APIClient
 
 from backendai.agent.backends.base import Backend, BackendError, StartFailed
-from backendai.agent.backends.native.folder import KernelFolder
 from backendai.agent.backends.qemu.backend import QemuBackend
 from backendai.agent.backends.qemu.channel.ask import open_stream, output_of, put_file
 from backendai.agent.backends.qemu.channel.frames import program_words
 from backendai.agent.gateway.app_starts import AppStarts
 from backendai.agent.gateway.ports import NotListening, Ports
 from backendai.agent.mounts.hosts import StorageHosts
-from backendai.agent.settings.qemu import MachineSettings
+from backendai.agent.settings.qemu import QemuSettings
 from backendai.base.wire.cluster_network import ClusterNetwork
 from backendai.base.wire.messages import HomeFile
 from backendai.base.wire.mounts import MountSpec
@@ -76,7 +75,7 @@ STANDING = {  # questions that leave the machine as it was
 
 
 @pytest.fixture(scope="module")
-def settings(tmp_path_factory: pytest.TempPathFactory) -> MachineSettings:
+def settings(tmp_path_factory: pytest.TempPathFactory) -> QemuSettings:
     return machine_settings(tmp_path_factory.mktemp("machines"))
 
 
@@ -103,7 +102,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def made(data: Path, settings: MachineSettings, images: None) -> Iterator[Open]:
+def made(data: Path, settings: QemuSettings, images: None) -> Iterator[Open]:
     """Makes backends whose kernels go with the module; none leaves a process."""
     backends: list[QemuBackend] = []
 
@@ -121,7 +120,7 @@ def clear(backends: list[QemuBackend]) -> None:
             backend.remove(kernel.kernel_id)
         backend.sweep(set())
         backend.close()
-        left = list(backend._kernel_places.folders())
+        left = list(backend._starter.places.folders())
         assert left == []
 
 
@@ -143,7 +142,7 @@ def standing(made: Open) -> Callable[[str], tuple[QemuBackend, NewSpec]]:
 
 
 @pytest.fixture
-def opened(data: Path, settings: MachineSettings, images: None, request: pytest.FixtureRequest) -> Iterator[Open]:
+def opened(data: Path, settings: QemuSettings, images: None, request: pytest.FixtureRequest) -> Iterator[Open]:
     backends: list[QemuBackend] = []
 
     def make(deployment: str = "test") -> QemuBackend:
@@ -179,7 +178,7 @@ class Questions:
         return opened("other")
 
     @pytest.fixture
-    def reopened(self, data: Path, settings: MachineSettings, backend: QemuBackend) -> Callable[[], Backend]:
+    def reopened(self, data: Path, settings: QemuSettings, backend: QemuBackend) -> Callable[[], Backend]:
         return lambda: QemuBackend(backend._data, settings, deployment="test", agent="n1")
 
     def clients_of(self, backend: Backend, kernel_id: UUID) -> int:
@@ -323,11 +322,11 @@ import os, signal, sys
 from pathlib import Path
 from backendai.agent.backends.native import supervisors
 from backendai.agent.backends.qemu.backend import QemuBackend
-from backendai.agent.settings.qemu import MachineSettings
+from backendai.agent.settings.qemu import QemuSettings
 from backendai.base.wire.messages import KernelSpec
 supervisors.select.select = lambda *ends: os.kill(os.getpid(), signal.SIGKILL)
 data, root, cache = map(Path, sys.argv[1:4])
-backend = QemuBackend(data, MachineSettings(root=root, cache=cache, acceleration="tcg"), deployment="test", agent="n1")
+backend = QemuBackend(data, QemuSettings(root=root, cache=cache, acceleration="tcg"), deployment="test", agent="n1")
 backend.start(KernelSpec.model_validate_json(sys.argv[4]))
 """
 
@@ -340,7 +339,7 @@ def test_a_start_whose_agent_was_killed_is_repeated_and_leaves_nothing_beside_th
     told = [str(backend._data), str(settings.root), str(settings.cache), spec.model_dump_json()]
     script = [sys.executable, "-c", DIE_WHILE_STARTING, *told]
     assert subprocess.run(script, cwd=Path(__file__).parents[2], check=False).returncode == -signal.SIGKILL
-    folder = KernelFolder(backend._kernel_places.find(spec.kernel_id))
+    folder = backend._starter.places.find(spec.kernel_id)
     left = folder.processes()
     assert left and not folder.started(), "its supervisor waits for the guest"
     assert not backend.start(spec).adopted
@@ -435,7 +434,7 @@ def test_what_cannot_be_is_refused_with_its_reason_and_leaves_nothing(
     with pytest.raises(StartFailed, match=words) as refused:
         backend.start(new_spec(**over))
     assert refused.value.code == code
-    assert list(backend._kernel_places.folders()) == []
+    assert list(backend._starter.places.folders()) == []
 
 
 @pytest.mark.ci
@@ -467,7 +466,7 @@ def test_kernels_of_a_session_log_in_to_each_other_and_a_restarted_one_is_reache
 
 
 def test_folders_are_shared_kept_from_writing_and_taken_away(
-    data: Path, settings: MachineSettings, images: None, new_spec: NewSpec
+    data: Path, settings: QemuSettings, images: None, new_spec: NewSpec
 ) -> None:
     need_root("folders need an agent of root")
     root = root_on_disk(data / "storage", deployment="test", uid=1000)

@@ -14,9 +14,9 @@ import pytest
 
 from backendai.agent.backends.base import BackendError, ImageNotFound
 from backendai.agent.backends.docker.engine import Engine
-from backendai.agent.backends.qemu.images import MachineImages, draft_folder
-from backendai.agent.backends.qemu.tools import Tools
-from backendai.base.wire.pulls import RegistryAccess
+from backendai.agent.backends.qemu.images import QemuImages, draft_folder
+from backendai.agent.backends.qemu.tools import QemuTools
+from backendai.base.wire.images import RegistryAccess
 from tests.agent.qemu_bed import machine_settings
 from tests.agent.registry_images import add_image
 from tests.catalog.fake_registry import ACCOUNT, FakeRegistry, serving
@@ -25,16 +25,16 @@ pytestmark = pytest.mark.qemu
 
 
 @pytest.fixture
-def tools(tmp_path: Path) -> Tools:
-    tools = Tools(machine_settings(tmp_path).root)
+def tools(tmp_path: Path) -> QemuTools:
+    tools = QemuTools(machine_settings(tmp_path).root)
     if tools.find("skopeo") is None:
         pytest.skip("skopeo is not installed: bin/qemu-bed build fetches it")
     return tools
 
 
 @pytest.fixture
-def images(tools: Tools, tmp_path: Path) -> MachineImages:
-    return MachineImages(Engine(f"unix://{tmp_path}/nowhere.sock", "test", "n1"), tools, tmp_path)
+def images(tools: QemuTools, tmp_path: Path) -> QemuImages:
+    return QemuImages(Engine(f"unix://{tmp_path}/nowhere.sock", "test", "n1"), tools, tmp_path)
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def registry() -> Iterator[FakeRegistry]:
 
 
 def test_an_image_is_fetched_with_the_account_that_is_given_and_with_no_other(
-    images: MachineImages, registry: FakeRegistry, tools: Tools
+    images: QemuImages, registry: FakeRegistry, tools: QemuTools
 ) -> None:
     digest = add_image(registry, "1", "first")
     reference = f"{registry.address}/pin@{digest}"
@@ -70,7 +70,7 @@ def test_an_image_is_fetched_with_the_account_that_is_given_and_with_no_other(
     assert [path.name for path in made.file.parent.iterdir() if path.name.startswith(".")] == []
 
 
-def test_an_image_that_the_registry_lacks_is_not_found(images: MachineImages, registry: FakeRegistry) -> None:
+def test_an_image_that_the_registry_lacks_is_not_found(images: QemuImages, registry: FakeRegistry) -> None:
     account = RegistryAccess(username=ACCOUNT[0], password=ACCOUNT[1])
     with pytest.raises(ImageNotFound):
         images.pull(f"{registry.address}/pin:none", timeout=60, progress=lambda _: None, access=account)
@@ -78,13 +78,13 @@ def test_an_image_that_the_registry_lacks_is_not_found(images: MachineImages, re
         images.make(f"{registry.address}/pin:none")
 
 
-def test_a_cache_that_takes_no_files_is_a_reason(images: MachineImages, tmp_path: Path) -> None:
+def test_a_cache_that_takes_no_files_is_a_reason(images: QemuImages, tmp_path: Path) -> None:
     (tmp_path / "images").touch()  # no folder can be made there, as on a full disk
     with pytest.raises(BackendError, match=r"cannot be made: .* File exists"):
         images.pull("127.0.0.1:9/pin:1", timeout=60, progress=lambda _: None)
 
 
-def test_a_file_system_goes_when_nothing_was_started_with_it_for_a_week(images: MachineImages, tmp_path: Path) -> None:
+def test_a_file_system_goes_when_nothing_was_started_with_it_for_a_week(images: QemuImages, tmp_path: Path) -> None:
     folder = tmp_path / "images"
     folder.mkdir()
     for name, days in (("old", 8), ("new", 6)):
@@ -96,7 +96,7 @@ def test_a_file_system_goes_when_nothing_was_started_with_it_for_a_week(images: 
     assert (images.has("a"), images.has("b")) == (False, True)
 
 
-def test_what_a_killed_agent_left_goes_and_what_another_is_at_stays(images: MachineImages, tmp_path: Path) -> None:
+def test_what_a_killed_agent_left_goes_and_what_another_is_at_stays(images: QemuImages, tmp_path: Path) -> None:
     folder, long_ago = tmp_path / "images", (0, time.time() - 3600)
     code = "import os, sys; from pathlib import Path; from backendai.agent.backends.qemu.images import draft_folder\n"
     code += "with draft_folder(Path(sys.argv[1])) as made: (made / 'image.tar').touch(); os.kill(os.getpid(), 9)"

@@ -22,8 +22,8 @@ from backendai.agent.backends.qemu.backend import QemuBackend
 from backendai.agent.backends.qemu.channel.ask import output_of
 from backendai.agent.backends.qemu.channel.frames import program_words
 from backendai.agent.backends.qemu.networks.addresses import GuestAddresses, devices_into
-from backendai.agent.backends.qemu.networks.network import MachineNetwork
-from backendai.agent.settings.qemu import MachineSettings
+from backendai.agent.backends.qemu.networks.network import QemuNetwork
+from backendai.agent.settings.qemu import QemuSettings
 from backendai.base.wire.capabilities import Capability
 from tests.agent.images import ensure_tiny_image
 from tests.agent.prerequisites import need_program, need_root
@@ -38,7 +38,7 @@ HERE = "10.213.7.1"  # this machine's own address there
 
 
 def test_rules_let_names_be_resolved_and_keep_the_platform_apart() -> None:
-    rules = list(MachineNetwork("auto", ["10.1.2.3", "2001:db8::7", "10.9.0.0/16"]).rules())
+    rules = list(QemuNetwork("auto", ["10.1.2.3", "2001:db8::7", "10.9.0.0/16"]).rules())
     own = rules.index("-m addrtype ! --dst-type UNICAST -p tcp -j REJECT --reject-with tcp-reset")
     assert all("--dport 53 -j RETURN" in rule for rule in rules[:own])
     assert all(" -j REJECT" in rule for rule in rules[own:])
@@ -48,7 +48,7 @@ def test_rules_let_names_be_resolved_and_keep_the_platform_apart() -> None:
 
 
 def test_a_network_that_is_off_is_none_and_says_so(tmp_path: Path) -> None:
-    settings = MachineSettings(root=tmp_path, network="off")
+    settings = QemuSettings(root=tmp_path, network="off")
     backend = QemuBackend(tmp_path / "agent", settings, deployment="test", agent="n1")
     backend.sweep(set())
     assert Capability.ISOLATED in backend.capabilities
@@ -145,7 +145,7 @@ def backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QemuBackend]:
     client = APIClient()
     ensure_tiny_image(client)
     client.close()
-    network = MachineNetwork("auto", [HIDDEN], group=61182, chains=f"BAIT-{uuid4().hex[:6]}-")
+    network = QemuNetwork("auto", [HIDDEN], group=61182, chains=f"BAIT-{uuid4().hex[:6]}-")
     settings = replace(machine_settings(folder), guests=INSIDE.guests)
     backend = QemuBackend(folder / "a", settings, deployment="test", agent="n1", network=network)
     yield backend

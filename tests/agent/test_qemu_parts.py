@@ -23,16 +23,16 @@ from backendai.agent.backends.qemu import trial as qemu_trial
 from backendai.agent.backends.qemu.backend import QemuBackend
 from backendai.agent.backends.qemu.boot import BootFiles, newest_kernel, uncompressed
 from backendai.agent.backends.qemu.channel import ask as qemu_ask
-from backendai.agent.backends.qemu.command import KVM, TCG, Shape, command_of
+from backendai.agent.backends.qemu.command import KVM, TCG, GuestShape, command_of
 from backendai.agent.backends.qemu.disk import launch_words
-from backendai.agent.backends.qemu.layers import Layers
+from backendai.agent.backends.qemu.layers import ArchiveLayers
 from backendai.agent.backends.qemu.notes import describe
-from backendai.agent.backends.qemu.runner import Runner
-from backendai.agent.backends.qemu.tools import ToolMissing, Tools
+from backendai.agent.backends.qemu.runner import QemuRunner
+from backendai.agent.backends.qemu.tools import QemuTools, ToolMissing
 from backendai.agent.backends.qemu.trial import Acceleration
 from backendai.agent.loop.machine import Machine
 from backendai.agent.settings.config import read_settings
-from backendai.agent.settings.qemu import MachineSettings, read_machines
+from backendai.agent.settings.qemu import QemuSettings, read_machines
 from backendai.base.core.errors import UserError
 from backendai.ops.doctor import qemu as doctor_qemu
 from backendai.ops.doctor.qemu import qemu
@@ -72,7 +72,7 @@ def flat(tmp_path: Path, *layers: bytes) -> dict[str, Any]:
             entry.size = len(data)
             tar.addfile(entry, io.BytesIO(data))
     output = io.BytesIO()
-    with Layers(archive) as opened:
+    with ArchiveLayers(archive) as opened:
         opened.write(output)
     output.seek(0)
     seen: dict[str, Any] = {}
@@ -135,7 +135,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def test_the_command_opens_no_way_into_the_machine(root: Path) -> None:
-    words = command_of(Shape(256 * 2**20, 2, TCG), Tools(root))
+    words = command_of(GuestShape(256 * 2**20, 2, TCG), QemuTools(root))
     line = " ".join(words)
     assert words[0] == str(root / "usr/bin/qemu-system-x86_64")
     for wanted in ("-nic none", "-monitor none", "-sandbox on,", "spawn=deny", "-m 256M", "-smp 2", "-accel tcg"):
@@ -143,30 +143,30 @@ def test_the_command_opens_no_way_into_the_machine(root: Path) -> None:
     for unwanted in ("hostfwd", "user,", "-qmp", "-vnc", "server=on", "path="):
         assert unwanted not in line
     assert "/dev/fdset/3" not in line
-    with_network = " ".join(command_of(Shape(2**28, 1, TCG, has_network=True), Tools(root)))
+    with_network = " ".join(command_of(GuestShape(2**28, 1, TCG, has_network=True), QemuTools(root)))
     assert "-netdev user,id=network," in with_network and "ipv6=off" in with_network and "-nic" not in with_network
     assert "hostfwd" not in with_network and "guestfwd" not in with_network
-    with_others = " ".join(command_of(Shape(2**28, 1, TCG, has_network=True, rank=2), Tools(root)))
+    with_others = " ".join(command_of(GuestShape(2**28, 1, TCG, has_network=True, rank=2), QemuTools(root)))
     assert with_others.index("netdev=network") < with_others.index("netdev=session"), "as the guest numbers them"
     assert "local.type=fd,local.str={session}" in with_others and "mac=02:62:61:69:00:02" in with_others
-    assert "/dev/fdset/3" in " ".join(command_of(Shape(2**28, 1, TCG, has_kit=True), Tools(root)))
-    assert "-cpu host" in " ".join(command_of(Shape(2**28, 1, KVM), Tools(root)))
+    assert "/dev/fdset/3" in " ".join(command_of(GuestShape(2**28, 1, TCG, has_kit=True), QemuTools(root)))
+    assert "-cpu host" in " ".join(command_of(GuestShape(2**28, 1, KVM), QemuTools(root)))
 
 
 def test_a_guest_on_a_busy_host_does_not_panic_over_late_ticks_of_its_timer(root: Path) -> None:
-    words = command_of(Shape(2**28, 1, TCG), Tools(root))
+    words = command_of(GuestShape(2**28, 1, TCG), QemuTools(root))
     assert "no_timer_check" in words[words.index("-append") + 1].split()
 
 
 def test_folders_need_memory_that_their_server_shares(root: Path) -> None:
-    line = " ".join(command_of(Shape(2**28, 1, TCG, ("folder0",)), Tools(root)))
+    line = " ".join(command_of(GuestShape(2**28, 1, TCG, ("folder0",)), QemuTools(root)))
     assert "memory-backend-memfd,id=shared,size=256M,share=on" in line
     assert "socket,id=folder0,fd={folder0}" in line and "tag=folder0" in line
 
 
 def test_a_program_that_is_missing_is_named_with_its_package(tmp_path: Path) -> None:
     with pytest.raises(ToolMissing, match="no-such-program is not installed"):
-        Tools(tmp_path).need("no-such-program")
+        QemuTools(tmp_path).need("no-such-program")
 
 
 @pytest.mark.parametrize(
@@ -187,9 +187,9 @@ def test_a_trial_with_a_deadline_decides_how_machines_run(
     monkeypatch.setattr(qemu_trial, "TRIAL_SECONDS", 1.0)
     make_machine(monkeypatch)
     files = BootFiles(root / "vmlinux", root / "initrd", "6.1")
-    found = Acceleration("auto", Tools(root), lambda: files)
+    found = Acceleration("auto", QemuTools(root), lambda: files)
     assert (found.find().acceleration, found.find().why_not) == (acceleration, why_not)
-    asked = Acceleration("kvm", Tools(root), lambda: files)
+    asked = Acceleration("kvm", QemuTools(root), lambda: files)
     if why_not:
         with pytest.raises(BackendError, match="No guest starts"):
             asked.find()
@@ -204,7 +204,7 @@ def test_emulated_machines_have_more_time_for_starts_and_apps(
     (root / "usr/bin/qemu-system-x86_64").write_text(f"#!/bin/sh\n{program}\n")
     (root / "kvm").touch()
     monkeypatch.setattr(qemu_trial, "_DEVICE", str(root / "kvm"))
-    backend = QemuBackend(tmp_path / "agent", MachineSettings(root=root), deployment="test", agent="n1")
+    backend = QemuBackend(tmp_path / "agent", QemuSettings(root=root), deployment="test", agent="n1")
     monkeypatch.setattr(backend.acceleration, "_files", lambda: BootFiles(root / "vmlinux", root / "initrd", "6.1"))
     make_machine(monkeypatch)
     assert backend.services and backend.services.longest_start() == 240, "not tested yet, and nobody waits for that"
@@ -217,7 +217,7 @@ def test_emulated_machines_have_more_time_for_starts_and_apps(
 
 def test_a_machine_without_the_device_emulates_and_says_so(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(qemu_trial, "_DEVICE", str(root / "none"))
-    found = Acceleration("auto", Tools(root), lambda: pytest.fail("no trial without the device")).find()
+    found = Acceleration("auto", QemuTools(root), lambda: pytest.fail("no trial without the device")).find()
     assert (found.acceleration, "missing" in found.why_not) == (TCG, True)
     notes = describe(found, "", "", overhead=2**27, has_limits=True, is_root=True, storage="", no_network="", hidden="")
     assert {note.code for note in notes} == {"qemu-overhead", "qemu-emulated"}
@@ -241,7 +241,7 @@ def test_a_kernel_is_unpacked_from_its_image(pack: Any) -> None:
 
 def test_an_agent_that_lacks_something_says_what_and_how_to_get_it(root: Path, tmp_path: Path) -> None:
     def opened(place: Path) -> QemuBackend:
-        return QemuBackend(tmp_path / "agent", MachineSettings(root=place), deployment="test", agent="n1")
+        return QemuBackend(tmp_path / "agent", QemuSettings(root=place), deployment="test", agent="n1")
 
     assert opened(root).fault() == ""
     shutil.rmtree(root / "boot")
@@ -260,7 +260,9 @@ def test_a_kernel_in_an_unknown_packing_is_refused() -> None:
 
 def test_the_guest_is_told_user_variables_and_command() -> None:
     spec = make_spec(session_type="batch", command="echo $HOME", environ={"A": "1"}, hostname="main1", pids=9)
-    words = launch_words(spec, {"PATH": "/opt/bin", "A": "0"}, Shape(2**28, 1, TCG, has_network=True, rank=1), uid=1000)
+    words = launch_words(
+        spec, {"PATH": "/opt/bin", "A": "0"}, GuestShape(2**28, 1, TCG, has_network=True, rank=1), uid=1000
+    )
     told = [word for word in words if word.startswith(("interface=", "gateway="))]
     assert told == [
         "interface=198.51.100.15:255.255.255.224", "gateway=198.51.100.2", "interface=198.51.100.226:255.255.255.224",
@@ -302,10 +304,10 @@ def test_an_end_is_told_with_its_reason(
     launch = {"log_bytes": 8192, "cgroups": [], "memory": 96 * 2**20, "disk_words": "Its disk is full."}
     launch |= {"virtiofsd": "", "environ_outside": {}}
     (tmp_path / "launch.json").write_text(json.dumps(launch))
-    runner = Runner(tmp_path, -1)
+    runner = QemuRunner(tmp_path, -1)
     runner.end, runner.order, runner.beat = dict(end), order, beat
     runner.log.append(b"/bin/sh cannot be started: No such file or directory\n")
-    ending = runner._ending()
+    ending = runner.ending()
     assert (ending["exit_code"], ending["reason"], ending["message"]) == said
 
 
@@ -313,24 +315,24 @@ def test_a_start_that_cannot_be_recorded_ends_at_once_with_its_reason(tmp_path: 
     launch = {"log_bytes": 8192, "virtiofsd": "", "environ_outside": {}}
     (tmp_path / "launch.json").write_text(json.dumps(launch))
     (tmp_path / "runner.draft").mkdir()  # as little can be written there as on a full disk
-    runner = Runner(tmp_path, -1)
+    runner = QemuRunner(tmp_path, -1)
     runner._hear("started")
     assert runner.over.is_set()
-    assert "Is a directory" in runner._ending()["failed"]
+    assert "Is a directory" in runner.ending()["failed"]
 
 
 @pytest.mark.asyncio
 async def test_a_guest_that_says_nothing_for_too_long_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "launch.json").write_text(json.dumps({"log_bytes": 8192, "virtiofsd": "", "environ_outside": {}}))
     monkeypatch.setattr(qemu_runner, "_LOOK", 0.01)
-    runner = Runner(tmp_path, -1)
+    runner = QemuRunner(tmp_path, -1)
     watching = asyncio.create_task(runner._watch())
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(runner.over.wait(), 0.05)
     runner.heard_at -= qemu_runner._LONGEST_SILENCE
     await asyncio.wait_for(runner.over.wait(), patient(10))
     watching.cancel()
-    assert "said nothing for 600 seconds" in runner._ending()["message"]
+    assert "said nothing for 600 seconds" in runner.ending()["message"]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from backendai.agent.guest import shells
-from backendai.agent.guest.link.frames import EXIT, INPUT, STDOUT, frame, read
+from backendai.base.wire.guest_frames import EXIT, INPUT, STDOUT, frame
 from tests.patience import patient
 
 pytestmark = pytest.mark.asyncio
@@ -25,6 +25,12 @@ while select.select([], [1], [], 0.5)[1]:
     sent += os.write(1, b"x" * 100)
 pathlib.Path(sys.argv[1]).write_text(str(sent))
 """
+
+
+async def read(reader: asyncio.StreamReader) -> tuple[int, bytes]:
+    """Return the next frame."""
+    head = await reader.readexactly(5)
+    return head[0], await reader.readexactly(int.from_bytes(head[1:], "big"))
 
 
 class Client:

@@ -11,6 +11,7 @@ from threading import Thread
 
 import aiohttp
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from backendai.agent.backends.base import BackendError, Ended
 from backendai.agent.gateway.thread import listen
@@ -18,7 +19,7 @@ from backendai.agent.loop import runtime
 from backendai.agent.loop.runtime import AgentRuntime
 from backendai.agent.settings.config import read_settings
 from backendai.agent.settings.credentials import Credentials, load_credentials
-from backendai.agent.settings.native_mark import mark_native
+from backendai.agent.settings.marks import mark_native
 from backendai.base.wire.messages import KernelSighting
 from backendai.base.wire.tickets import new_private_key, public_key_of, sign_ticket
 from tests.agent.memory_backend import MemoryBackend
@@ -31,10 +32,10 @@ KEY = new_private_key()
 class Whole:
     """A runtime around a portal and a backend in memory."""
 
-    def __init__(self, data: Path) -> None:
+    def __init__(self, data: Path, **told: str) -> None:
         self.portal = FakePortal(public_key_of(KEY))
         self.backend = MemoryBackend(self.portal.said)
-        settings = read_settings({"BACKENDAI_SYNC_INTERVAL": "0.05"}, {"data": str(data)})
+        settings = read_settings({"BACKENDAI_SYNC_INTERVAL": "0.05", **told}, {"data": str(data)})
         data.mkdir(exist_ok=True)
         listener = listen(settings, "http://127.0.0.1:1")
         self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
@@ -53,6 +54,11 @@ class Whole:
         with urllib.request.urlopen(f"{self.url}/healthz") as response:
             return json.load(response)
 
+    def metrics(self) -> dict[tuple[str, ...], float]:
+        with urllib.request.urlopen(f"{self.url}/metrics") as response:
+            families = text_string_to_metric_families(response.read().decode())
+        return {(one.name, *one.labels.values()): one.value for family in families for one in family.samples}
+
 
 @pytest.fixture
 def whole(tmp_path: Path) -> Iterator[Whole]:
@@ -66,6 +72,24 @@ def whole(tmp_path: Path) -> Iterator[Whole]:
 def test_it_says_that_it_is_well(whole: Whole) -> None:
     assert whole.healthz()["status"] == "ok"
     assert whole.healthz()["agent"] == AGENT
+
+
+def test_it_offers_its_metrics(tmp_path: Path) -> None:
+    whole = Whole(tmp_path / "agent", BACKENDAI_METRICS_NETWORKS="127.0.0.0/8")
+    whole.runtime.start()
+    try:
+        spec = whole.portal.want(make_spec())
+        before = whole.metrics()
+        whole.runtime.start_kernel(spec.kernel_id, 1)
+        until(lambda: whole.portal.status.get(spec.kernel_id) == "RUNNING")
+        after = whole.metrics()
+        grown = {name: after[name] - before.get(name, 0) for name in after}
+        assert grown["backendai_agent_starts_total", "running"] == 1
+        assert grown["backendai_agent_start_phase_seconds_count", "start"] == 1
+        assert after["backendai_agent_kernels",] == 1
+        assert ("backendai_agent_actions", "start") in after
+    finally:
+        whole.runtime.stop(timeout=1)
 
 
 def test_it_keeps_the_public_key_that_the_portal_names(whole: Whole, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from docker import APIClient
 
 from backendai.agent.backends.base import Backend, Terminal
 from backendai.agent.backends.docker.backend import DockerBackend
-from backendai.agent.backends.native.backend import IMAGE, ProcessBackend
+from backendai.agent.backends.native.backend import IMAGE, NativeBackend
 from backendai.agent.backends.native.sandbox import Isolation
 from backendai.agent.gateway.terminal import Find, read_control
 from tests.agent.contract_tools import ask, read_until
@@ -36,7 +36,7 @@ Opened = tuple[Backend, str]
 @pytest.fixture
 def native(data: Path, isolation: Isolation) -> Iterator[Opened]:  # noqa: F811
     need_program("tmux", "tmux")
-    backend = ProcessBackend(data / "agent", deployment="test", agent="n1")
+    backend = NativeBackend(data / "agent", deployment="test", agent="n1")
     yield backend, IMAGE
     backend.close()
 

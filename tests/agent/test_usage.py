@@ -14,13 +14,12 @@ from backendai.agent.accelerators.base import MeasuredUse, ProcessUse
 from backendai.agent.accelerators.counters import DeviceReadings
 from backendai.agent.accelerators.inventory import Accelerators
 from backendai.agent.backends.abilities import Measuring
-from backendai.agent.backends.base import BackendError
+from backendai.agent.backends.base import BackendError, KernelReading
 from backendai.agent.backends.kubernetes import usage as kubernetes_usage
 from backendai.agent.backends.native.folder import KernelFolder
 from backendai.agent.backends.native.runner import start_time
 from backendai.agent.backends.native.usage import readings_of
-from backendai.agent.backends.readings import Reading
-from backendai.agent.backends.shared.cgroup_counters import Counters, folders_of, network_bytes, read
+from backendai.agent.backends.shared.cgroup_counters import folders_of, network_bytes, read
 from backendai.agent.backends.simulated.backend import SimulatedBackend, SimulatedDurations
 from backendai.agent.loop.usage import UsageSampler
 from backendai.base.core.slots import Slots
@@ -38,9 +37,9 @@ class Counting(MemoryBackend, Measuring):
 
     def __init__(self) -> None:
         super().__init__([])
-        self.read: dict[UUID, Reading] = {}
+        self.read: dict[UUID, KernelReading] = {}
 
-    def readings(self, kernels: Sequence[KernelSighting]) -> dict[UUID, Reading]:
+    def readings(self, kernels: Sequence[KernelSighting]) -> dict[UUID, KernelReading]:
         if self.down:
             raise BackendError("The engine is down.")
         return {kernel.kernel_id: self.read[kernel.kernel_id] for kernel in kernels if kernel.kernel_id in self.read}
@@ -68,7 +67,7 @@ class Bench:
     def round(self, **values: Any) -> None:
         """Let ten seconds pass and measure."""
         self.clock.now += 10
-        self.backend.read[self.kernel_id] = Reading(**({"run": "first"} | values))
+        self.backend.read[self.kernel_id] = KernelReading(**({"run": "first"} | values))
         self.sampler.measure()
 
 
@@ -156,7 +155,7 @@ def test_more_kernels_than_a_message_takes_are_told_one_after_the_other() -> Non
     kernels = [uuid4() for _ in range(MOST_KERNELS + 1)]
     bench.sampler.saw(sighting(kernel_id) for kernel_id in kernels)
     for spent in (0.0, 1.0):
-        bench.backend.read = {kernel_id: Reading("run", cpu_seconds=spent) for kernel_id in kernels}
+        bench.backend.read = {kernel_id: KernelReading("run", cpu_seconds=spent) for kernel_id in kernels}
         bench.clock.now += 10
         bench.sampler.measure()
     told = []
@@ -182,7 +181,7 @@ def test_the_sync_carries_it_to_the_portal_once() -> None:
     node.sync()
     node.sync()
     for spent in (0.0, 1.0):
-        node.backend.read = {spec.kernel_id: Reading("run", cpu_seconds=spent)}  # type: ignore[attr-defined]
+        node.backend.read = {spec.kernel_id: KernelReading("run", cpu_seconds=spent)}  # type: ignore[attr-defined]
         clock.now += 10
         sampler.measure()
     for _ in range(2):
@@ -237,7 +236,9 @@ def test_it_reads_a_group_of_version_2(tmp_path: Path) -> None:
     }
     write(tmp_path / "cg/system.slice/docker-abc.scope", group)
     folders = folders_of(7, proc=tmp_path / "proc", mount=tmp_path / "cg")
-    assert read(folders) == Counters(cpu_seconds=2.5, mem_bytes=700, io_read=11, io_write=22, memory_kills=3)
+    assert read("run", folders) == KernelReading(
+        "run", cpu_seconds=2.5, mem_bytes=700, io_read=11, io_write=22, memory_kills=3
+    )
 
 
 def test_it_reads_groups_of_version_1(tmp_path: Path) -> None:
@@ -250,18 +251,18 @@ def test_it_reads_groups_of_version_1(tmp_path: Path) -> None:
     blocks = "8:0 Read 10\n8:0 Write 20\n8:0 Total 30\n8:16 Read 1\n8:16 Write 2\nTotal 33\n"
     write(tmp_path / "cg/blkio/docker/abc", {"blkio.throttle.io_service_bytes_recursive": blocks})
     folders = folders_of(7, proc=tmp_path / "proc", mount=tmp_path / "cg")
-    assert read(folders) == Counters(cpu_seconds=2.5, mem_bytes=700, io_read=11, memory_kills=2), (
+    assert read("run", folders) == KernelReading("run", cpu_seconds=2.5, mem_bytes=700, io_read=11, memory_kills=2), (
         "they count no bytes of the page cache"
     )
 
 
 def test_what_a_group_does_not_have_is_not_measured(tmp_path: Path) -> None:
     write(tmp_path / "group", {"cpu.stat": "usage_usec 1000000\n"})
-    assert read({"": tmp_path / "group"}) == Counters(cpu_seconds=1.0)
+    assert read("run", {"": tmp_path / "group"}) == KernelReading("run", cpu_seconds=1.0)
 
 
 def test_a_group_that_has_gone_says_nothing(tmp_path: Path) -> None:
-    assert read({"": tmp_path / "gone"}) is None
+    assert read("run", {"": tmp_path / "gone"}) is None
 
 
 def test_it_adds_up_networks_but_for_the_loopback(tmp_path: Path) -> None:

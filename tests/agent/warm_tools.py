@@ -38,26 +38,26 @@ def agents_with_warm_networks(deployment: str, folder: Path) -> Iterator[Reopen]
 
 def filled(backend: DockerBackend) -> DockerBackend:
     """Return the backend when its pool is full."""
-    until(lambda: len(unused(backend)) == backend._warm._size)
+    until(lambda: len(unused(backend)) == backend._prepared._size)
     return backend
 
 
 def unused(backend: DockerBackend) -> list[str]:
-    return [holder.container_id for holder in backend._warm._idle]
+    return [holder.container_id for holder in backend._prepared._idle]
 
 
 def killed(backend: DockerBackend) -> None:
     """Let the backend do nothing any more, as after kill -9 of its agent."""
-    with backend._warm._changed:
-        backend._warm._closed = True
-        backend._warm._changed.notify_all()
-    assert backend._warm._thread is not None
-    backend._warm._thread.join(30)
+    with backend._prepared._changed:
+        backend._prepared._closed = True
+        backend._prepared._changed.notify_all()
+    assert backend._prepared._thread is not None
+    backend._prepared._thread.join(30)
 
 
 def stopped_filling(backend: DockerBackend) -> DockerBackend:
     """Return the backend with a full pool that is not filled again."""
-    backend._warm._retry_from = time.monotonic() + 1000
+    backend._prepared._retry_from = time.monotonic() + 1000
     return backend
 
 

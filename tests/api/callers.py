@@ -13,9 +13,19 @@ from django.test import Client
 
 from backendai.domain.accounts.models import User
 from backendai.domain.accounts.services import create_token
+from tests.api.openapi import check_answer
 
 SESSIONS = "/api/v1/sessions/"
 LAUNCH = {"name": "train-1", "type": "interactive", "image": "python", "resources": {"cpu": 1, "mem": "512m"}}
+
+
+class DocumentedClient(Client):
+    """A client that fails when an answer is another one than the OpenAPI document says."""
+
+    def request(self, **request: Any) -> Any:
+        answer = super().request(**request)
+        check_answer(answer)
+        return answer
 
 
 class Caller:
@@ -24,7 +34,7 @@ class Caller:
     def __init__(self, user: User) -> None:
         self.user = user
         self.token = create_token(user, "tests")[1]
-        self._client = Client(headers={"Authorization": f"Bearer {self.token}"})
+        self._client = DocumentedClient(headers={"Authorization": f"Bearer {self.token}"})
 
     def get(self, path: str, headers: dict[str, str] | None = None, **query: Any) -> Any:
         return self._client.get(path, query, headers=headers)

@@ -9,11 +9,11 @@ from django.utils import timezone
 
 from backendai.domain.compute.models import ComputeSession
 from backendai.domain.pipelines.models import Run
-from backendai.portal.loops.pipelines import run_pipelines
+from backendai.portal.loops.loops import run_pipelines
 from tests.api.callers import Caller
 from tests.cast import Cast
 from tests.factories import make_group, make_image
-from tests.pipelines.world import ARRAY, play
+from tests.pipelines.world import ARRAY, launch, play
 
 pytestmark = pytest.mark.django_db
 RUNS = "/api/v1/runs/"
@@ -39,7 +39,7 @@ def test_an_array_is_launched_followed_repaired_and_cancelled(alice: Caller, cas
     run = Run.objects.get()
     play(run, lambda one: "task-failed" if one.name.endswith("-1") else "task-finished")
     assert alice.get(address).json()["counts"] | {"succeeded": 2, "failed": 1} == alice.get(address).json()["counts"]
-    (failure,) = alice.get(f"{address}failures/").json()
+    (failure,) = alice.get(f"{address}failures/").json()["results"]
     assert (failure["index"], failure["reason"]) == (1, "The batch program failed.")
     rows = alice.get(f"{address}tasks/", state="FAILED").json()["results"]
     assert [(row["index"], row["attempt"]) for row in rows] == [(1, 1)]
@@ -92,3 +92,15 @@ def test_a_batch_session_with_retry_is_launched_at_once_and_again_when_it_fails(
     assert wrong.status_code == 400 and "from 0 to 20" in str(wrong.json())
     single = alice.post("/api/v1/sessions/", body | {"type": "interactive", "startup_command": "", "retry": 1})
     assert single.status_code == 400 and ComputeSession.objects.count() == 2
+
+
+def test_the_elements_of_a_long_run_come_in_pages_by_the_order_of_the_document(alice: Caller, cast: Cast) -> None:
+    step = {"image": "python", "resources": {"cpu": 1, "mem": "512m"}, "startup_command": "true"}
+    steps = {"zeta": step, "alpha": {**step, "array": 1210, "after": "zeta"}, "beta": {**step, "after": "alpha"}}
+    run = launch(cast.alice, name="long", steps=steps)
+    found, address = [], f"{RUNS}{run.pk}/tasks/"
+    while address:
+        page = alice.get(address).json()
+        found += [(one["step"], one["index"]) for one in page["results"]]
+        address = page["next"]
+    assert found == [("zeta", 0), *[("alpha", number) for number in range(1210)], ("beta", 0)]

@@ -11,6 +11,7 @@ from django.test.utils import CaptureQueriesContext
 
 from backendai.domain.activity.models import AuditEntry
 from backendai.domain.serving.models import Endpoint, EndpointToken, State
+from tests.api.callers import Caller
 from tests.cast import Cast
 from tests.factories import make_group, make_image
 from tests.serving.world import World, make_endpoint, states_of
@@ -39,11 +40,24 @@ def post(client: Client, url: str, said: Any = None, **headers: str) -> Any:
     return client.post(url, said or {}, content_type="application/json", headers=headers)
 
 
+def test_two_who_change_the_same_endpoint_do_not_overwrite_each_other(cast: Cast, alice: Client) -> None:
+    caller = Caller(cast.alice)
+    url = f"{URL}{caller.post(URL, NEW).json()['id']}/"
+    tag = caller.get(url)["ETag"]
+    Endpoint.objects.update(desired=3)  # as scaling does
+    assert caller.get(url)["ETag"] == tag
+    first = caller.patch(url, {"maximum": 5}, **{"If-Match": tag})
+    assert (first.status_code, first["ETag"] != tag) == (200, True)
+    late = caller.patch(url, {"target": 9}, **{"If-Match": tag})
+    assert (late.status_code, late.json()["code"]) == (412, "changed-meanwhile")
+    assert caller.patch(url, {"target": 9}, **{"If-Match": first["ETag"]}).json()["target"] == 9
+
+
 def test_an_endpoint_is_created_read_changed_and_deleted(alice: Client, cast: Cast) -> None:
     made = post(alice, URL, NEW, **{"Idempotency-Key": "one"})
     assert made.status_code == 201, made.content
     again = post(alice, URL, NEW, **{"Idempotency-Key": "one"})
-    assert again.json()["id"] == made.json()["id"]
+    assert (again.status_code, again.json()["id"]) == (201, made.json()["id"])
     url = f"{URL}{made.json()['id']}/"
     assert made.json()["health"] == "starting"
     assert made.json()["url"].startswith("http://chat-")
@@ -112,11 +126,11 @@ def test_explanation_replicas_history_and_metrics_of_a_living_endpoint(alice: Cl
     said = alice.get(f"{url}explain/").json()
     assert (said["desired"], said["starts"], said["drains"]) == (1, 0, 0)
     assert said["scaling"]["code"] in ("at-target", "at-min", "blind")
-    replica = alice.get(f"{url}replicas/").json()[0]
+    replica = alice.get(f"{url}replicas/").json()["results"][0]
     assert (replica["state"], replica["is_answering"], replica["agents"]) == ("ready", True, ["a1"])
     assert alice.get(f"{url}history/").json()["results"][-1]["code"] == "created"
     rules = alice.put(f"{url}rules/", {"rules": [{"metric": "latency", "up_over": 2}]}, content_type="application/json")
-    assert rules.json()[0]["metric"] == "latency"
+    assert rules.json()["results"][0]["metric"] == "latency"
     update = post(alice, f"{url}revisions/", {name: NEW[name] for name in ("image", "command", "resources")})
     assert update.json()["number"] == 2
     assert alice.get(url).json()["next_revision"] == 2

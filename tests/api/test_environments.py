@@ -40,7 +40,7 @@ def test_it_keeps_ones_own_keys_files_and_script(cast: Cast) -> None:
     assert (clash.status_code, clash.json()["code"]) == (409, "path-conflict")
     assert put(alice, f"{ME}/dotfiles/", {"path": ".ssh/authorized_keys"}).json()["code"] == "reserved-path"
     assert alice.delete(f"{ME}/dotfiles/{file['id']}/").status_code == 204
-    assert alice.get(f"{ME}/dotfiles/").json() == []
+    assert alice.get(f"{ME}/dotfiles/").json()["results"] == []
     assert alice.get(f"{ME}/bootstrap-script/").json() == {"content": "", "updated_at": None}
     assert put(alice, f"{ME}/bootstrap-script/", {"content": "echo hi\n"}).json()["content"] == "echo hi\n"
     assert Caller(cast.bob).get(f"{ME}/bootstrap-script/").json()["content"] == ""
@@ -55,7 +55,7 @@ def test_files_of_projects_and_domains_are_there_for_their_administrators_alone(
     cast.bob.save()
     for place in places:
         file = put(Caller(cast.bob), place, {"path": ".bashrc", "content": "good"}).json()
-        assert [row["id"] for row in Caller(cast.dana).get(place).json()] == [file["id"]]
+        assert [row["id"] for row in Caller(cast.dana).get(place).json()["results"]] == [file["id"]]
         assert Caller(cast.bob).delete(f"{place}{file['id']}/").status_code == 204
     cast.charlie.role = User.Role.ADMIN
     cast.charlie.save()

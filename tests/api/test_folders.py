@@ -70,7 +70,17 @@ def test_a_folder_is_made_shown_and_listed(alice: Caller, folder: str) -> None:
 def test_the_same_key_makes_one_folder(alice: Caller) -> None:
     made = [alice.post(FOLDERS, {"name": "data"}, **{"Idempotency-Key": "k"}).json()["id"] for _ in range(2)]
     assert (made[0], Folder.objects.count()) == (made[1], 1)
-    assert said(alice.post(FOLDERS, {"name": "b"}, **{"Idempotency-Key": "k"})) == (409, "idempotency-key-reused")
+    assert said(alice.post(FOLDERS, {"name": "b"}, **{"Idempotency-Key": "k"})) == (422, "idempotency-key-reused")
+
+
+def test_two_who_change_the_same_folder_do_not_overwrite_each_other(alice: Caller, folder: str) -> None:
+    tag = alice.get(folder)["ETag"]
+    Folder.objects.update(used_bytes=7)  # as the measurement does
+    assert alice.get(folder)["ETag"] == tag
+    first = alice.patch(folder, {"limit_bytes": 10**8}, **{"If-Match": tag})
+    assert (first.status_code, first["ETag"] != tag) == (200, True)
+    assert said(alice.patch(folder, {"name": "sets"}, **{"If-Match": tag})) == (412, "changed-meanwhile")
+    assert alice.patch(folder, {"name": "sets"}, **{"If-Match": first["ETag"]}).json()["name"] == "sets"
 
 
 @pytest.mark.parametrize(
@@ -185,7 +195,7 @@ def test_a_clone_belongs_to_whoever_made_it(alice: Caller, folder: str, files: F
 
 def test_files_are_listed_made_and_deleted(alice: Caller, folder: str, files: FakeFileServer) -> None:
     made = alice.post(f"{folder}directories/", {"path": "new"})
-    assert (made.status_code, made.json()["kind"]) == (201, "directory")
+    assert (made.status_code, made.json()) == (201, {"path": "new"})
     assert said(alice.post(f"{folder}directories/", {"path": "new"})) == (409, "exists")
     assert [one["name"] for one in alice.get(f"{folder}entries/?path=&limit=10").json()["entries"]] == ["new"]
     assert [one["name"] for one in alice.get(f"{folder}entries/?path=&after=").json()["entries"]] == ["new"]
@@ -300,7 +310,7 @@ def test_folders_of_a_person_go_to_another_one(alice: Caller, folder: str, cast:
     assert (said(same), same.json()["field"]) == ((400, "same-person"), "to_user")
     own = alice.post(f"{folder}shares/", {"email": "alice@example.com", "rights": "view"})
     assert (said(own), own.json()["field"]) == ((409, "yourself"), "email")
-    moved = Caller(cast.dana).post(path, body).json()
+    moved = Caller(cast.dana).post(path, body).json()["results"]
     assert [(one["name"], one["owner"]) for one in moved] == [("data", "bob@example.com")]
     assert alice.get(folder).status_code == 404
     cast.charlie.role = "admin"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from datetime import timedelta
 from typing import Any
 
@@ -108,6 +109,26 @@ def test_it_refuses_what_is_not_a_json_object(alice: Caller, body: str) -> None:
 def test_it_refuses_a_body_that_is_too_large(alice: Caller) -> None:
     answer = alice.post(SESSIONS, json.dumps(LAUNCH | {"name": "x" * LARGEST_BODY}))
     assert (answer.status_code, answer.json()["code"]) == (413, "body-too-large")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {f"k{number}": 1 for number in range(20_000)},
+        LAUNCH | {"preopen_ports": ["x"] * 20_000},
+        LAUNCH | {"environ": {f"K{number}": {} for number in range(20_000)}},
+    ],
+    ids=["fields", "items", "names"],
+)
+def test_a_body_of_wrong_items_takes_little_memory(alice: Caller, body: dict[str, Any]) -> None:
+    text = json.dumps(body)
+    tracemalloc.start()
+    try:
+        answer = alice.post(SESSIONS, text)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (answer.status_code, peak < 16 * 2**20) == (400, True), peak
 
 
 def test_it_takes_json_only(alice: Caller) -> None:

@@ -14,7 +14,7 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.test import AsyncClient
 
-from backendai.agent.backends.simulated import guest as simulated_guest
+from backendai.agent.backends.simulated import guests as simulated_guest
 from backendai.agent.guest.guest import Guest
 from backendai.base.wire import runs
 from backendai.domain.compute.models import ComputeSession

@@ -150,4 +150,4 @@ def test_slot_types_and_settings_are_read_and_changed(cast: Cast) -> None:
     make_image()
     refused = alice.post(SESSIONS, LAUNCH | {"resources": {"cpu": 1, "mem": "2g"}})
     assert (refused.status_code, refused.json()["code"]) == (400, "above-container-cap")
-    assert alice.get("/api/v1/announcements/").json() == []
+    assert alice.get("/api/v1/announcements/").json() == {"next": None, "previous": None, "results": []}

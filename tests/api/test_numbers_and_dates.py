@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -13,6 +14,8 @@ from django.urls import get_resolver
 from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 
+from backendai.base.core.errors import UserError
+from backendai.domain.compute.spec_document import VERSION, schema_of_requests, spec_of
 from backendai.portal.api.frame.parsing import BoundedSerializer, DayField, MomentField
 from tests.api.callers import LAUNCH, SESSIONS, Caller
 from tests.cast import Cast
@@ -64,7 +67,7 @@ def of_requests() -> dict[str, Any]:
 
 def test_every_number_and_date_of_a_request_has_its_ends() -> None:
     found = of_requests()
-    assert len(found) > 60 and "LaunchRequest.starts_at" in found and "RunQuery.wait" in found
+    assert len(found) > 60 and "EndTimeRequest.ends_at" in found and "RunQuery.wait" in found
     dates = {
         name: one for name, one in found.items() if isinstance(one, serializers.DateTimeField | serializers.DateField)
     }
@@ -82,6 +85,21 @@ def test_it_takes_none_of_them(name: str) -> None:
             continue
         seconds = taken.total_seconds() if isinstance(taken, timedelta) else taken
         assert not isinstance(field, DAYS) and abs(seconds) < 10**16, f"{name} takes {value}"
+
+
+def test_every_number_and_date_of_a_launch_has_its_ends() -> None:
+    keys, parts = schema_of_requests()
+    numbers = re.findall(r'[^{]*"type": "integer"[^}]*', json.dumps([keys, parts]))
+    assert len(numbers) >= 5 and [one for one in numbers if "maximum" not in one or "minimum" not in one] == []
+    for name, values in {"starts_at": DATES, "batch_timeout": NUMBERS, "priority": NUMBERS}.items():
+        for value in values:
+            try:
+                read = getattr(spec_of({"version": VERSION, "image": "python", name: value}), name)
+            except UserError as error:
+                assert error.field == name
+                continue
+            seconds = read.total_seconds() if isinstance(read, timedelta) else read
+            assert name != "starts_at" and abs(seconds) < 10**16, f"{name} takes {value}"
 
 
 @pytest.mark.django_db

@@ -21,7 +21,7 @@ def test_one_lists_renames_pins_and_deletes_ones_own(cast: Cast) -> None:
     changed = alice.patch(address, {"name": "kept", "is_pinned": True}).json()
     assert (changed["name"], changed["is_pinned"]) == ("kept", True)
     assert changed["parameters"] == parameters | {"name": "kept", "version": 1}
-    assert [row["name"] for row in alice.get(RECENT).json()] == ["kept", "new"]
+    assert [row["name"] for row in alice.get(RECENT).json()["results"]] == ["kept", "new"]
     refused = alice.patch(address, {"is_pinned": False, "name": "x"}).json()
     assert (refused["code"], refused["field"]) == ("invalid-name", "name")
     old.refresh_from_db()
@@ -36,4 +36,4 @@ def test_launches_of_scripts_are_not_in_it(cast: Cast) -> None:
     make_agent()
     alice = Caller(cast.alice)
     assert alice.post(SESSIONS, LAUNCH).status_code == 201
-    assert alice.get(RECENT).json() == []
+    assert alice.get(RECENT).json()["results"] == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -183,7 +184,7 @@ def test_it_lets_an_administrator_end_it_and_says_so(cast: Cast) -> None:
 def test_it_lists_kernels_and_history(cast: Cast) -> None:
     session = make_running_session(cast.alice)
     alice = Caller(cast.alice)
-    assert [row["status"] for row in alice.get(f"{SESSIONS}{session.pk}/kernels/").json()] == ["RUNNING"]
+    assert [row["status"] for row in alice.get(f"{SESSIONS}{session.pk}/kernels/").json()["results"]] == ["RUNNING"]
     rows = alice.get(f"{SESSIONS}{session.pk}/history/").json()["results"]
     assert rows[-1]["to_status"] == "PENDING"
     assert "RUNNING" in {row["to_status"] for row in rows}
@@ -204,3 +205,30 @@ def test_it_asks_the_database_as_often_for_thirty_sessions_as_for_one(
         answer = client.get(address)
     if not path:
         assert len(answer.json()["results"]) == 30
+
+
+def test_the_list_is_narrowed_by_where_what_and_when(cast: Cast) -> None:
+    agent, day = make_agent("node-1"), timedelta(days=1)
+    now = timezone.now()
+    on_agent = make_running_session(cast.alice, agent, cluster_size=2, name="train-on-agent")
+    other = make_session(cast.alice, name="other", image="r")
+    ComputeSession.objects.filter(pk=other.pk).update(project=cast.elsewhere)
+    old = make_session(cast.alice, name="train-old")
+    over = {"created_at": now - 2 * day, "ended_at": now - day, "status": Status.TERMINATED}
+    ComputeSession.objects.filter(pk=old.pk).update(**over)
+    alice = Caller(cast.alice)
+    for query, expected in (
+        ({"agent": "node-1"}, [on_agent]),
+        ({"agent": "node"}, []),
+        ({"project": cast.elsewhere.name}, [other]),
+        ({"image": "r"}, [other]),
+        ({"search": "TRAIN"}, [on_agent, old]),
+        ({"created_before": (now - day).isoformat()}, [old]),
+        ({"created_after": (now - day).isoformat(), "search": "train"}, [on_agent]),
+        ({"ended_after": (now - 2 * day).isoformat(), "ended_before": now.isoformat()}, [old]),
+    ):
+        answer = alice.get(SESSIONS, **query)
+        assert answer.status_code == 200, answer.content
+        assert {row["id"] for row in answer.json()["results"]} == {str(one.pk) for one in expected}, query
+    for query in ({"created_after": "yesterday"}, {"ended_before": "0001-01-01T00:00:00+14:00"}):
+        assert alice.get(SESSIONS, **query).json()["field"] == next(iter(query))

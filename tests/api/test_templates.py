@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest import mock
 
 import pytest
+import yaml
 
 from backendai.domain.accounts.models import Domain, Membership, User
 from backendai.domain.compute.models import ComputeSession
@@ -188,3 +190,11 @@ def test_lists_and_launches_take_a_fixed_number_of_queries(cast: Cast, django_as
         created(alice, name=f"train-{number}")
     with django_assert_max_num_queries(6):
         assert len(alice.get(TEMPLATES).json()["results"]) == 4
+
+
+def test_a_change_answers_in_yaml_too(cast: Cast) -> None:
+    alice = Caller(cast.alice)
+    made = alice.post(TEMPLATES, {"name": "train", "document": {"image": "python"}}).json()
+    answer = alice.patch(f"{TEMPLATES}{made['id']}/?format=yaml", {"title": "Training"})
+    assert (answer.status_code, answer["Content-Type"]) == (200, "application/yaml; charset=utf-8")
+    assert yaml.safe_load(answer.content) == made | {"title": "Training", "updated_at": mock.ANY}

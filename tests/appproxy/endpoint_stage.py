@@ -31,7 +31,7 @@ from backendai.domain.serving.moves import grow_versions
 from backendai.domain.serving.services.tokens import create_token
 from backendai.gates.appproxy.server import serving
 from backendai.portal.loops import loops
-from backendai.portal.loops.serving import run_serving
+from backendai.portal.loops.loops import run_serving
 from tests.agent.fake_services import FakeServices
 from tests.agent.memory_backend import Entry, MemoryBackend
 from tests.cast import make_cast

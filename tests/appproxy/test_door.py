@@ -16,6 +16,7 @@ from aiohttp.test_utils import TestServer
 from asgiref.sync import sync_to_async
 from django.conf import settings as configured
 from django.utils import timezone
+from prometheus_client.parser import text_string_to_metric_families
 
 from backendai.domain.accounts.models import User
 from backendai.domain.accounts.services import create_token, digest_of, revoke_token
@@ -441,3 +442,26 @@ async def test_it_is_healthy_and_knows_no_other_names() -> None:
         assert await (await here.ask("GET", "/healthz", headers={"Host": "127.0.0.1:1"})).text() == "ok"
         for host in ("127.0.0.1", "evil.example", "apps.localhost", "a.b.apps.localhost", "-a.apps.localhost"):
             assert (await here.ask("GET", "/", headers={"Host": host})).status == 404, host
+
+
+async def test_it_offers_its_metrics_at_no_name_of_an_app(settings: Any) -> None:
+    settings.METRICS_TOKEN = "a-token-of-a-scraper-1"
+    bearer = {"Authorization": f"Bearer {settings.METRICS_TOKEN}"}
+    async with stage() as here:
+        cookie = await here.enter()
+        assert await (await here.ask("GET", "/metrics", cookie=cookie, headers=bearer)).text() == "GET /metrics"
+        assert (await here.ask("GET", "/metrics", headers={"Host": "127.0.0.1"})).status == 404
+        answer = await here.ask("GET", "/metrics", headers={"Host": "127.0.0.1", **bearer})
+        families = text_string_to_metric_families(await answer.text())
+        counts = {(one.name, *one.labels.values()): one.value for family in families for one in family.samples}
+        assert counts["backendai_proxy_requests_total", "app", "2xx"] >= 1
+        assert counts["backendai_proxy_bytes_total", "sent", "app"] >= len("GET /metrics")
+        assert counts["backendai_proxy_requests_total", "other", "4xx"] >= 1
+        assert counts["backendai_proxy_connections",] >= 1
+
+
+@pytest.mark.parametrize(("proxies", "status"), [([], 200), (["127.0.0.1"], 404)])
+async def test_by_network_nobody_behind_a_proxy_gets_them(settings: Any, proxies: list[str], status: int) -> None:
+    settings.METRICS_NETWORKS, settings.PROXIES = ["127.0.0.0/8"], proxies
+    async with stage() as here:
+        assert (await here.ask("GET", "/metrics", headers={"Host": "127.0.0.1"})).status == status

@@ -18,7 +18,7 @@ import pytest
 from docker import APIClient
 from playwright.sync_api import Page, expect
 
-from backendai.agent.mounts.rules import KERNEL_USER
+from backendai.agent.mounts.hosts import KERNEL_USER
 from backendai.base.paths.storage_layout import folder_path
 from tests.agent.images import ensure_tmux_image
 from tests.browser.chromium import Chromium

@@ -202,7 +202,7 @@ def test_a_batch_session_runs_a_file_that_was_chosen(visit: Visit, alice: Client
     expect(page.get_by_label("Name of file 1")).to_have_value("my_run.sh")
     expect(page.locator("[data-size]")).to_have_text(f"{script.stat().st_size} B")
     command = page.get_by_label("Startup command")
-    expect(command).to_have_value("bash my_run.sh")
+    expect(command).to_have_value("bash ~/my_run.sh")
     command.fill("sh my_run.sh &&")
     command.press("Tab")
     page.keyboard.type("echo end")

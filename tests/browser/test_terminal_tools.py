@@ -231,9 +231,9 @@ def test_a_terminal_is_recorded_and_replayed_in_the_browser_alone(terminal: Page
     download.value.save_as(file)
     assert file.name.startswith("mine-") and file.suffix == ".cast"
     head, *events = [json.loads(line) for line in file.read_text().splitlines()]
-    assert (head["version"], head["width"] > 20) == (2, True)
+    assert (head["version"], head["term"]["cols"] > 20) == (3, True)
     assert "recorded é\r\n" in "".join(text for _, kind, text in events if kind == "o")
-    assert [at for at, _, _ in events] == sorted(at for at, _, _ in events)
+    assert all(pause >= 0 for pause, _, _ in events)
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     page.get_by_role("button", name="Replay…").click()

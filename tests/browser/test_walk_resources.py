@@ -53,7 +53,7 @@ def test_a_preset_fills_everything_in_and_what_is_typed_is_ones_own(walk: Visit)
     too_large = page.get_by_role("radio", name=re.compile("^too-large .*Cannot start: needs .* at most "))
     expect(too_large).to_have_accessible_description(re.compile("No agent is large enough"))
     page.get_by_label("Why too-large does not fit").click()
-    expect(page.get_by_text(re.compile("^No agent is large enough"))).to_be_visible()
+    expect(page.get_by_text(re.compile(r"^\s*No agent is large enough"))).to_be_visible()
     memory.fill("1g")
     expect(page.get_by_role("radio", name=re.compile("^Custom"))).to_be_checked()
     for topic in HELPED:

@@ -14,9 +14,9 @@ from django.test import Client
 from django.utils import timezone
 
 from backendai.base.core.errors import Conflict, UserError
+from backendai.base.wire.images import PULL, PullWork
 from backendai.base.wire.messages import JoinUp, SyncDown, SyncUp
 from backendai.base.wire.node_jobs import JobState, NodeJobReport, NodeJobSpec
-from backendai.base.wire.pulls import PULL, PullWork
 from backendai.domain.activity.jobs import cancel_job
 from backendai.domain.activity.models import AuditEntry, BackgroundJob
 from backendai.domain.catalog.models import Image, ImagePull, Registry

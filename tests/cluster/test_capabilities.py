@@ -10,7 +10,7 @@ from django.utils import timezone
 from backendai.agent.backends.abilities import declared_by
 from backendai.agent.backends.base import Backend
 from backendai.agent.backends.docker.backend import DockerBackend
-from backendai.agent.backends.native.backend import ProcessBackend
+from backendai.agent.backends.native.backend import NativeBackend
 from backendai.agent.backends.simulated.backend import SimulatedBackend
 from backendai.base.wire.capabilities import Capability
 from backendai.base.wire.messages import SyncUp
@@ -55,7 +55,7 @@ def test_an_agent_of_an_earlier_version_gets_what_its_backend_can_do_and_no_jobs
     assert not [name for name in reported(None, "docker") if name.startswith("job.")]
 
 
-@pytest.mark.parametrize("backend", [DockerBackend, ProcessBackend, SimulatedBackend])
+@pytest.mark.parametrize("backend", [DockerBackend, NativeBackend, SimulatedBackend])
 def test_what_is_assumed_of_earlier_agents_is_not_more_than_what_they_report_today(backend: type[Backend]) -> None:
     assert set(reported(None, backend.name)) <= declared_by(backend)
     kinds = {Capability.NATIVE, Capability.IMAGES}

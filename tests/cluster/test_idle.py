@@ -59,6 +59,12 @@ def test_of_one_kind_the_most_specific_win_and_an_exception_beats_what_is_wider(
     assert names_for(cast, project=cast.elsewhere) == ["project", "longest"]
 
 
+def test_a_kind_of_a_later_version_ends_nothing(cast: Cast) -> None:
+    make_checker(places=Places(is_site_wide=True))
+    IdleChecker.objects.update(kind="weekday")
+    assert names_for(cast) == []
+
+
 def test_asking_for_many_sessions_reads_the_rules_once(cast: Cast, django_assert_num_queries: Any) -> None:
     make_checker("site", Places(is_site_wide=True))
     group = make_group()

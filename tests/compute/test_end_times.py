@@ -18,7 +18,7 @@ from backendai.domain.compute.services.life.ending import terminate_session
 from backendai.domain.compute.services.life.reports import kernel_reported
 from backendai.domain.compute.services.notices import owners as notices
 from backendai.domain.compute.status import Status
-from backendai.domain.planning.amounts.holdings import read_running
+from backendai.domain.planning.snapshot import read_running
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_running_session, place, report_of
 

@@ -12,7 +12,7 @@ from django.test import Client
 from django.utils import timezone
 
 from backendai.base.core.image_names import parse_image_name
-from backendai.base.wire.commits import DEPLOYMENT_LABEL, ID_LABEL
+from backendai.base.wire.images import DEPLOYMENT_LABEL, ID_LABEL
 from backendai.base.wire.messages import ImageSighting
 from backendai.base.wire.node_jobs import JobState
 from backendai.domain.accounts.models import User

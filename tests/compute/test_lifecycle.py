@@ -416,6 +416,7 @@ def test_the_same_idempotency_key_gives_the_same_session(cast: Cast) -> None:
         ({"session_type": "batch"}, "startup_command", "missing-command", "command"),
         ({"startup_command": "true"}, "startup_command", "batch-only", "batch"),
         ({"environ": {"1A": "x"}}, "environ", "invalid-variable", "1A"),
+        ({"environ": {f"A{number}": "x" * 8192 for number in range(8)}}, "environ", "invalid-variable", "65536"),
         ({"cluster_size": 99}, "cluster_size", "invalid-cluster-size", "16"),
         ({"preset": "huge"}, "preset", "unknown-preset", "huge"),
         ({"project": "nowhere"}, "project", "no-project", "nowhere"),

@@ -14,7 +14,7 @@ from django.utils import timezone
 from backendai.domain.activity.notices import choose
 from backendai.domain.compute.models import SessionNotice
 from backendai.domain.compute.services.life.ending import end_sessions
-from backendai.domain.compute.services.notices.mails import has_mails, send_mails
+from backendai.domain.compute.services.notices.owners import SESSIONS
 from backendai.domain.compute.services.status.moves import StatusCause
 from backendai.domain.compute.status import Phase
 from backendai.portal.loops.mail_texts import mail_of
@@ -40,9 +40,9 @@ def test_it_is_sent_once_to_those_who_asked_for_this_kind(cast: Cast) -> None:
     fail(cast.alice, "of-alice")
     fail(cast.bob, "of-bob")
     now = timezone.now()
-    assert has_mails(now)
-    assert [send_mails(lambda: now, mail_of), send_mails(lambda: now, mail_of)] == [1, 0]
-    assert not has_mails(now)
+    assert SESSIONS.has_mails(now)
+    assert [SESSIONS.send_mails(lambda: now, mail_of), SESSIONS.send_mails(lambda: now, mail_of)] == [1, 0]
+    assert not SESSIONS.has_mails(now)
     [sent] = mail.outbox
     assert (sent.to, sent.subject) == (["alice@example.com"], "of-alice has failed")
     session = SessionNotice.objects.get(kind="failed", owner=cast.alice).session
@@ -64,9 +64,9 @@ def test_an_address_that_is_refused_holds_up_no_other(cast: Cast, monkeypatch: p
 
     monkeypatch.setattr(EmailMessage, "send", refuse_alice)
     with pytest.raises(smtplib.SMTPRecipientsRefused):
-        send_mails(lambda: now, mail_of)
+        SESSIONS.send_mails(lambda: now, mail_of)
     assert [sent.to for sent in mail.outbox] == [["bob@example.com"]]
-    assert has_mails(now), "hers is tried again"
+    assert SESSIONS.has_mails(now), "hers is tried again"
 
 
 def test_what_the_mail_server_refuses_is_tried_again_for_an_hour(cast: Cast, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,10 +80,10 @@ def test_what_the_mail_server_refuses_is_tried_again_for_an_hour(cast: Cast, mon
     with monkeypatch.context() as away:
         away.setattr(EmailMessage, "send", refuse)
         with pytest.raises(smtplib.SMTPServerDisconnected):
-            send_mails(lambda: now, mail_of)
-    assert has_mails(now)
-    assert not has_mails(now + timedelta(minutes=61))
-    assert send_mails(lambda: now, mail_of) == 1
+            SESSIONS.send_mails(lambda: now, mail_of)
+    assert SESSIONS.has_mails(now)
+    assert not SESSIONS.has_mails(now + timedelta(minutes=61))
+    assert SESSIONS.send_mails(lambda: now, mail_of) == 1
 
 
 def test_nothing_is_looked_for_where_the_site_sends_no_mail(
@@ -93,7 +93,7 @@ def test_nothing_is_looked_for_where_the_site_sends_no_mail(
     fail(cast.alice, "quiet")
     settings.EMAIL_URL = ""
     with django_assert_num_queries(0):
-        assert not has_mails(timezone.now())
+        assert not SESSIONS.has_mails(timezone.now())
 
 
 def test_who_may_not_sign_in_any_more_gets_none(cast: Cast) -> None:
@@ -101,7 +101,7 @@ def test_who_may_not_sign_in_any_more_gets_none(cast: Cast) -> None:
     fail(cast.alice, "late")
     cast.alice.is_active = False
     cast.alice.save()
-    assert send_mails(timezone.now, mail_of) == 0
+    assert SESSIONS.send_mails(timezone.now, mail_of) == 0
 
 
 def test_it_is_in_the_language_of_whoever_reads_it(cast: Cast) -> None:
@@ -110,7 +110,7 @@ def test_it_is_in_the_language_of_whoever_reads_it(cast: Cast) -> None:
         person.language = language
         person.save()
         fail(person, f"of-{person.email[:3]}")
-    assert send_mails(timezone.now, mail_of) == 2
+    assert SESSIONS.send_mails(timezone.now, mail_of) == 2
     korean, english = sorted(mail.outbox, key=lambda sent: sent.to)
     assert korean.subject == "of-ali 세션이 실패했습니다"
     assert "Your session" not in korean.body

@@ -42,7 +42,7 @@ def end_kernel(session: ComputeSession, reason: str, exit_code: int) -> None:
 def test_a_launch_is_told_without_being_news_under_the_bell(cast: Cast) -> None:
     make_session(cast.alice, name="mine")
     assert told(cast.alice) == [("mine", "launched")]
-    assert not SessionNotice.objects.in_bell_of(cast.alice).unseen().exists()
+    assert not SessionNotice.objects.filter(owner=cast.alice, seen_at=None).exists()
     assert told(cast.bob) == []
 
 
@@ -132,7 +132,7 @@ def test_a_drain_warns_with_its_deadline_and_takes_it_back(cast: Cast) -> None:
     assert not SessionNotice.objects.filter(kind="ending").exists(), "without a deadline it goes on"
     for hours in (2, 3):
         start_drain(cast.dana, agent, now=now, ends_at=now + timedelta(hours=hours))
-        notices.see_notices(cast.alice, now=now)
+        notices.SESSIONS.see(cast.alice, now=now)
     warning = SessionNotice.objects.get(session=session, kind="ending")
     assert warning.due_at == now + timedelta(hours=3)
     assert "node-1 is being drained" in warning.message
@@ -161,9 +161,9 @@ def test_what_is_old_or_too_much_is_forgotten(cast: Cast, monkeypatch: pytest.Mo
 def test_putting_away_concerns_ones_own_news_alone(cast: Cast) -> None:
     now = timezone.now()
     mine, theirs = make_session(cast.alice), make_session(cast.bob)
-    assert notices.close_card(cast.bob, mine.pk, now=now) == 0
-    assert notices.close_card(cast.dana, mine.pk, now=now) == 0, "not even an administrator's"
-    assert notices.clear_notices(cast.bob, now=now) == 1
+    assert notices.SESSIONS.close(cast.bob, now=now, session=mine) == 0
+    assert notices.SESSIONS.close(cast.dana, now=now, session=mine) == 0, "not even an administrator's"
+    assert notices.SESSIONS.clear(cast.bob, now=now) == 1
     left: Any = SessionNotice.objects.get(session=mine)
     assert (left.closed_at, left.cleared_at) == (None, None)
     assert SessionNotice.objects.get(session=theirs).cleared_at == now

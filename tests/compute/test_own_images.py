@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from backendai.base.core.errors import Conflict, NotAllowed, NotFound, UserError
 from backendai.base.core.slots import Slots
-from backendai.base.wire.commits import COMMIT, DELETE, DEPLOYMENT_LABEL, NAME_LABEL, OWNER_LABEL, PUSHING, CommitSpec
+from backendai.base.wire.images import COMMIT, DELETE, DEPLOYMENT_LABEL, NAME_LABEL, OWNER_LABEL, PUSHING, CommitSpec
 from backendai.base.wire.messages import ImageSighting
 from backendai.base.wire.node_jobs import JobState, NodeJobReport, NodeJobSpec
 from backendai.domain.accounts.models import ResourcePolicy

@@ -73,4 +73,4 @@ def test_the_pass_asks_once_when_nothing_is_over(session: ComputeSession, django
 
 def test_it_is_told_under_the_bell_and_not_by_a_card(cast: Cast) -> None:
     channels = choices_of(cast.alice)[NoticeKind.APP_CLOSED]
-    assert channels.bell and not channels.card
+    assert channels["bell"] and not channels["card"]

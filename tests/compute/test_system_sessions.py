@@ -21,9 +21,8 @@ from backendai.domain.compute.services.launching.create import create_session
 from backendai.domain.compute.services.launching.system_sessions import end_unused, left_out, lost_folders, open_folders
 from backendai.domain.compute.services.life.reports import kernel_reported
 from backendai.domain.compute.services.records.traffic import note_traffic
-from backendai.domain.compute.services.requests.limits import limit_views
+from backendai.domain.compute.services.requests.limits import limit_views, limits_on
 from backendai.domain.compute.services.requests.mounts import MOST_MOUNTS
-from backendai.domain.compute.services.requests.openings import limits_on
 from backendai.domain.compute.spec import SessionSpec
 from backendai.domain.compute.status import Status
 from backendai.domain.storage.models import FolderGrant

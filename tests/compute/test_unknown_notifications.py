@@ -18,11 +18,7 @@ from django.utils import timezone
 from backendai.domain.accounts.models import User
 from backendai.domain.compute.models import UnknownKernel
 from backendai.domain.compute.services.agents.unknown_kernels import remove_unknown
-from backendai.domain.compute.services.notices.unknown_notifications import (
-    has_unknown_mails,
-    send_unknown_mails,
-    undecided_by_agent,
-)
+from backendai.domain.compute.services.notices.unknown_notifications import UNKNOWN, undecided_by_agent
 from backendai.portal.loops.mail_texts import unknown_mail
 from tests.cast import Cast
 from tests.compute.test_unknown_kernels import unknown_session
@@ -43,7 +39,7 @@ def row(cast: Cast) -> UnknownKernel:
 
 
 def send() -> int:
-    return send_unknown_mails(timezone.now, unknown_mail)
+    return UNKNOWN.send_mails(timezone.now, unknown_mail)
 
 
 def browser(user: User) -> Client:
@@ -65,13 +61,13 @@ def test_it_is_under_the_bell_of_superadmins_until_it_is_decided(cast: Cast, row
 
 
 def test_one_mail_goes_to_each_superadmin_once(cast: Cast, row: UnknownKernel) -> None:
-    assert has_unknown_mails(timezone.now())
+    assert UNKNOWN.has_mails(timezone.now())
     admins = set(User.objects.filter(role=User.Role.SUPERADMIN, is_active=True).values_list("email", flat=True))
     assert (send(), send()) == (len(admins), 0)
     assert {address for one in mail.outbox for address in one.to} == admins
     assert "gpu-1: 1" in mail.outbox[0].body
     assert "https://lab.example.org/manage/unknown-kernels/" in mail.outbox[0].body
-    assert not has_unknown_mails(timezone.now())
+    assert not UNKNOWN.has_mails(timezone.now())
 
 
 def test_what_the_mail_server_refuses_is_tried_again_for_an_hour(cast: Cast, row: UnknownKernel) -> None:
@@ -80,8 +76,8 @@ def test_what_the_mail_server_refuses_is_tried_again_for_an_hour(cast: Cast, row
         pytest.raises(smtplib.SMTPServerDisconnected),
     ):
         send()
-    assert has_unknown_mails(timezone.now())
-    assert not has_unknown_mails(timezone.now() + timedelta(minutes=61))
+    assert UNKNOWN.has_mails(timezone.now())
+    assert not UNKNOWN.has_mails(timezone.now() + timedelta(minutes=61))
     assert send() >= 1
 
 
@@ -90,5 +86,5 @@ def test_nothing_is_looked_for_without_mail_and_by_others(
 ) -> None:
     settings.EMAIL_URL = ""
     with django_assert_num_queries(0):
-        assert not has_unknown_mails(timezone.now())
+        assert not UNKNOWN.has_mails(timezone.now())
         assert undecided_by_agent(cast.alice) == []

@@ -9,6 +9,7 @@ from backendai.base.core.errors import Conflict, UserError
 from backendai.base.wire.messages import KernelSighting, KernelState
 from backendai.domain.cluster.models import Agent
 from backendai.domain.cluster.services import record_sync
+from backendai.domain.compute.auditing import World
 from backendai.domain.compute.models import Allocation, ComputeSession, SchedulingRecord
 from backendai.domain.compute.services.agents.node_view import work_for
 from backendai.domain.compute.services.life.draining import cancel_drain, move_agent, start_drain
@@ -16,7 +17,7 @@ from backendai.domain.compute.services.life.reports import kernel_reported
 from backendai.domain.compute.services.life.retiring import retire_agent
 from backendai.domain.compute.services.placing.place import Assignment, place_sessions
 from backendai.domain.compute.status import Status
-from backendai.ops.auditing import World, run_checks
+from backendai.ops.management.commands.audit import run_checks
 from backendai.portal.loops.loops import run_pass
 from tests.cast import Cast
 from tests.controller.clocks import later, only_kernel, repair_at, sync_of

@@ -12,10 +12,11 @@ from backendai.base.wire.broker.queues import CONTROL_QUEUE
 from backendai.base.wire.messages import Note
 from backendai.domain.cluster.models import Agent
 from backendai.domain.cluster.services import record_sync
+from backendai.domain.compute.auditing import World
 from backendai.domain.compute.models import Allocation, Kernel
 from backendai.domain.compute.services.life.ending import terminate_session
 from backendai.domain.compute.status import Status
-from backendai.ops.auditing import World, run_checks
+from backendai.ops.management.commands.audit import run_checks
 from tests.cast import Cast
 from tests.controller.clocks import later, only_kernel, repair_at, rows, sync_of
 from tests.factories import make_agent, make_running_session, make_session, place

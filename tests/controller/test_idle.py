@@ -27,7 +27,7 @@ from backendai.domain.compute.models import (
     SessionNotice,
     SessionTraffic,
 )
-from backendai.domain.compute.services.life.idle import extend_idle
+from backendai.domain.compute.services.life.idle_extension import extend_idle
 from backendai.domain.compute.services.life.reports import kernel_reported
 from backendai.domain.compute.services.records.traffic import note_traffic
 from backendai.domain.compute.status import Status

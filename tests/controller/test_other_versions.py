@@ -12,7 +12,7 @@ from django.test import Client
 from django.utils import timezone
 
 from backendai.agent.backends.docker.engine import Engine
-from backendai.agent.backends.docker.images import Images
+from backendai.agent.backends.docker.images import DockerImages
 from backendai.base.wire.messages import PROTOCOL
 from backendai.domain.cluster.joining import digest_of
 from backendai.domain.cluster.models import Agent
@@ -85,7 +85,7 @@ def test_one_image_that_cannot_be_told_does_not_silence_an_agent() -> None:
         {"Id": "a", "RepoTags": [f"{'n' * 250}:{'t' * 100}"], "Size": 1, "Labels": {}},
         {"Id": "b", "RepoTags": ["good:latest"], "Size": 1, "Labels": {}},
     ]
-    client = SimpleNamespace(images=lambda: listed, inspect_image=lambda _: {"Architecture": "amd64"})
+    client = SimpleNamespace(images=lambda: listed)
 
     class Asking:
         def __enter__(self) -> Any:
@@ -94,8 +94,8 @@ def test_one_image_that_cannot_be_told_does_not_silence_an_agent() -> None:
         def __exit__(self, *error: object) -> None:
             return None
 
-    engine = SimpleNamespace(asking=Asking, client=client)
-    assert [one.reference for one in Images(cast_engine(engine)).sightings()] == ["good:latest"]
+    engine = SimpleNamespace(asking=Asking, client=client, image=lambda _: {"Architecture": "amd64"})
+    assert [one.reference for one in DockerImages(cast_engine(engine)).sightings()] == ["good:latest"]
 
 
 def cast_engine(engine: object) -> Engine:

@@ -14,12 +14,13 @@ from backendai.agent.kernel_queues import Claim
 from backendai.agent.loop.ends import Ends
 from backendai.base.wire.messages import KernelState
 from backendai.domain.cluster.models import Agent
+from backendai.domain.compute.auditing import World
 from backendai.domain.compute.models import Allocation, Kernel, SchedulingRecord
 from backendai.domain.compute.services.agents.node_view import work_for
 from backendai.domain.compute.services.life.ending import terminate_session
 from backendai.domain.compute.services.life.reports import kernel_reported
 from backendai.domain.compute.status import Status
-from backendai.ops.auditing import World, run_checks
+from backendai.ops.management.commands.audit import run_checks
 from backendai.portal.loops.repair.overdue_ends import force_ends
 from tests.cast import Cast
 from tests.controller.clocks import later, message_of, only_kernel, repair_at, rows

@@ -12,13 +12,14 @@ from django.test.utils import CaptureQueriesContext
 from backendai.base.wire.messages import KernelState
 from backendai.domain.cluster.models import Agent
 from backendai.domain.cluster.services import record_sync
+from backendai.domain.compute.auditing import World
 from backendai.domain.compute.models import Allocation, ComputeSession
 from backendai.domain.compute.services.agents.kernel_specs import spec_for
 from backendai.domain.compute.services.agents.node_view import work_for
 from backendai.domain.compute.services.life.ending import Ended, end_each, terminate_session
 from backendai.domain.compute.services.life.reports import kernel_reported
 from backendai.domain.compute.status import Status
-from backendai.ops.auditing import World, run_checks
+from backendai.ops.management.commands.audit import run_checks
 from backendai.portal.loops.repair import overdue_starts
 from backendai.portal.loops.repair.rounds import repair
 from tests.cast import Cast

@@ -12,6 +12,7 @@ from django.utils import timezone
 from backendai.base.wire.messages import KernelState
 from backendai.domain.accounts.sign_in.revocation import set_active
 from backendai.domain.cluster.models import ResourceGroup
+from backendai.domain.compute.auditing import World
 from backendai.domain.compute.models import ComputeSession, SchedulingRecord
 from backendai.domain.compute.services.launching.priorities import set_priority
 from backendai.domain.compute.services.launching.renaming import rename_session
@@ -19,7 +20,7 @@ from backendai.domain.compute.services.life.ending import Ended, end_each, termi
 from backendai.domain.compute.services.life.reports import kernel_reported
 from backendai.domain.compute.services.placing.waits import Waiting, note_waits
 from backendai.domain.compute.status import Status
-from backendai.ops.auditing import World, run_checks
+from backendai.ops.management.commands.audit import run_checks
 from backendai.portal.loops.repair import overdue_waits
 from tests.cast import Cast
 from tests.controller.clocks import later, message_of, only_kernel, repair_at, rows

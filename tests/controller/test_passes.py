@@ -17,6 +17,7 @@ from django.utils import timezone
 from backendai.base.wire.messages import Note
 from backendai.domain.cluster.models import ResourceGroup
 from backendai.domain.cluster.services import record_sync
+from backendai.domain.compute.auditing import World
 from backendai.domain.compute.models import Allocation, ComputeSession, Kernel, SchedulingRecord
 from backendai.domain.compute.services.placing.free_capacity import FreeCapacity
 from backendai.domain.compute.status import Status
@@ -24,7 +25,7 @@ from backendai.domain.planning import deciding, queue
 from backendai.domain.planning.amounts.free import room_in
 from backendai.domain.planning.apply import apply_plan
 from backendai.domain.planning.snapshot import read_snapshot
-from backendai.ops.auditing import World, run_checks
+from backendai.ops.management.commands.audit import run_checks
 from backendai.portal.loops import group_pass, loops
 from backendai.portal.loops.loops import collector_paused
 from backendai.portal.web.session.reasons.advice import wait_of

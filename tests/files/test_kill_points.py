@@ -229,7 +229,7 @@ def tar_of(files: dict[str, str]) -> bytes:
     return packed.getvalue()
 
 
-CLONING, COPYING = "backendai.files.folders.cloning", "backendai.files.entries.copying"
+CLONING, COPYING = "backendai.files.folders.cloning", "backendai.files.entries.changes"
 CLONE_POINTS = [
     Point(CLONING, "order"),
     Point(CLONING, "make_skeleton"),  # a directory is there, and says nothing

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from backendai.files.entries import copying
+from backendai.files.entries import changes as copying
 from backendai.files.folders import operations
 from tests.files.conftest import Portal
 

@@ -19,9 +19,9 @@ from backendai.files.config import read_settings
 from backendai.files.process import prepare_host, run
 from backendai.ops.doctor.storage import file_system, storage
 from backendai.ops.run import fleet, ports
-from backendai.ops.run.data_folder import Refused
+from backendai.ops.run.data_folder import StartRefused
 from backendai.ops.run.fleet import Choice
-from backendai.ops.run.local_storage import seed_storage
+from backendai.ops.tools.seeding import seed_storage
 from tests.files.conftest import DEPLOYMENT, prepare
 
 
@@ -83,7 +83,7 @@ def test_its_process_knows_nothing_of_the_portals_environment(tmp_path: Path, mo
 
 def test_its_port_is_the_same_at_each_start_and_another_when_it_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("BACKENDAI_FILES_BIND", raising=False)
-    with closing(ports.Claims()) as claims:
+    with closing(ports.PortClaims()) as claims:
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))
             taken.listen()
@@ -91,11 +91,11 @@ def test_its_port_is_the_same_at_each_start_and_another_when_it_is_taken(monkeyp
             assert ports.listens(f"127.0.0.1:{port}")
             assert ports.files_bind(claims, port - 13) != f"127.0.0.1:{port}"
             monkeypatch.setenv("BACKENDAI_FILES_BIND", f"127.0.0.1:{port}")
-            with pytest.raises(Refused, match="BACKENDAI_FILES_BIND"):
+            with pytest.raises(StartRefused, match="BACKENDAI_FILES_BIND"):
                 ports.files_bind(claims, 8080)
         assert ports.files_bind(claims, 8080) == f"127.0.0.1:{port}"
         monkeypatch.setenv("BACKENDAI_STORAGE_HOSTS", "nonsense")
-        with pytest.raises(Refused, match="BACKENDAI_STORAGE_HOSTS"):
+        with pytest.raises(StartRefused, match="BACKENDAI_STORAGE_HOSTS"):
             ports.files_bind(claims, 8080)
 
 

@@ -16,8 +16,8 @@ from backendai.base.paths import beneath
 from backendai.files.entries.tree import opened_base, read_meta
 from backendai.files.folders import cloning, lifecycle, measuring
 from backendai.files.folders.progress import Progress
+from backendai.files.hosts import acting_as
 from backendai.files.limits import project_quota
-from backendai.files.owner import acting_as
 from tests.files.conftest import Portal, prepare
 
 MIB, USER = 2**20, 1000

@@ -7,14 +7,17 @@ import base64
 import os
 import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
+from backendai.base.process.metrics_access import Scrapers
 from backendai.files.entries import uploads
 from backendai.files.folders.sweeping import sweep
 from backendai.files.http import uploads as upload_views
-from tests.files.conftest import Portal
+from tests.files.conftest import Portal, running, settings_for
 
 pytestmark = pytest.mark.asyncio
 BYTES = os.urandom(5 * 2**20 + 3)
@@ -231,3 +234,25 @@ async def test_long_parts_are_synced_on_their_way(portal: Portal, monkeypatch: p
     upload = await begin(portal, "f", len(BYTES))
     assert (await send(portal, upload, 0, BYTES)).status == 204
     assert (portal.data / "f").read_bytes() == BYTES
+
+
+async def test_the_metrics_say_what_came_and_what_went(root: Path) -> None:
+    async with running(settings_for(root, scrapers=Scrapers("a-token-of-a-scraper-1"))) as portal:
+        await portal.create()
+
+        async def counts() -> dict[tuple[str, ...], float]:
+            bearer = {"Authorization": "Bearer a-token-of-a-scraper-1"}
+            text = await (await portal.client.get("/metrics", headers=bearer)).text()
+            families = text_string_to_metric_families(text)
+            return {(one.name, *one.labels.values()): one.value for family in families for one in family.samples}
+
+        before = await counts()
+        await send(portal, await begin(portal, "f", len(BYTES)), 0, BYTES)
+        assert await (await portal.ask("GET", "/content?path=f")).read() == BYTES
+        after = await counts()
+        grown = {name: after[name] - before.get(name, 0) for name in after}
+        assert grown["backendai_files_requests_total", "PATCH", "uploads", "2xx"] == 1
+        assert grown["backendai_files_requests_total", "GET", "content", "2xx"] == 1
+        assert grown["backendai_files_bytes_total", "received"] == len(BYTES)
+        assert len(BYTES) <= grown["backendai_files_bytes_total", "sent"] < len(BYTES) + 2**16
+        assert (await portal.client.get("/metrics")).status == 404

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from backendai.base.core.version import VERSION
 from images.builder import engine
 from images.builder.progress import Failure
 
@@ -112,7 +113,7 @@ def test_it_builds_a_missing_base_for_only_python_and_nothing_else_for_only_base
 
 def test_it_builds_the_platform_itself_on_the_base_with_the_settings_of_the_site(bench: Bench) -> None:
     assert bench.run("--only", "portal").returncode == 0
-    assert bench.built() == [BASE, "backendai-portal:latest"]
+    assert bench.built() == [BASE, f"backendai-portal:{VERSION}"]
     call = bench.calls("build")[1]
     assert call[-1] == str(ROOT) and f"BASE={BASE}" in call
     assert "id=pip-conf" in " ".join(call)

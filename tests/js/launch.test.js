@@ -5,7 +5,8 @@ const { open, plain } = require("./page");
 
 const role = (name, mem, more = "") => `<input name="roles.name" value="${name}"><input name="roles.count" value="1"><input name="roles.image"><input name="roles.cpu">
   <input name="roles.mem" value="${mem}"><input name="roles.slots"><textarea name="roles.command"></textarea><textarea name="roles.more">${more}</textarea>`;
-const form = (fields, usual = {}) => `<div id="from-link">filled from a link</div><form id="launch" data-usual='${JSON.stringify(usual)}' data-secret-names="token|password" data-secret-values="^(ghp_|sk-)"
+const LEFT_OUT = ["csrfmiddlewaretoken", "request_key", "time_zone", "owner", "files.bytes", "files.content", "environ.name", "environ.value", "roles.name", "roles.count", "roles.image", "roles.cpu", "roles.mem", "roles.slots", "roles.command", "roles.more"];
+const form = (fields, usual = {}) => `<div id="from-link">filled from a link</div><form id="launch" data-usual='${JSON.stringify(usual)}' data-left-out='${JSON.stringify(LEFT_OUT)}' data-secret-names="token|password" data-secret-values="^(ghp_|sk-)"
   data-locked="[]"><input type="hidden" name="time_zone"><input type="hidden" name="csrfmiddlewaretoken" value="x">${fields}</form>`;
 const addressOf = (page) => page.run('new LaunchAddress(document.getElementById("launch"), document.getElementById("from-link"))');
 const queryOf = (page) => plain([...addressOf(page).query()]);

@@ -273,8 +273,8 @@ describe("recordings", () => {
     page.recorder.toggle();
     assert.deepEqual([page.find("span").textContent, page.find("#record").getAttribute("aria-pressed")], ["Record", "false"]);
     const [head, ...events] = await page.lines();
-    assert.deepEqual([head.version, head.width, head.height], [2, 80, 24]);
-    assert.deepEqual(events, [[0.5, "o", ""], [1.5, "o", "é\r\n"], [1.5, "r", "100x30"]]);
+    assert.deepEqual([head.version, head.term], [3, { cols: 80, rows: 24 }]);
+    assert.deepEqual(events, [[0.5, "o", ""], [1, "o", "é\r\n"], [0, "r", "100x30"]]);
     assert.match(page.name, /^mine-\d{4}-\d\d-\d\dT\d{6}\.cast$/);
   });
   test("end by themselves at twenty mebibytes", async () => {
@@ -286,6 +286,10 @@ describe("recordings", () => {
   test("are read, and what is none is refused", () => {
     const read = (...lines) => plain(begin().window.portal.readRecording(lines.join("\n")));
     assert.deepEqual(read('{"version": 2, "width": 80, "height": 24}', '[0.5, "o", "x"]', ""), { cols: 80, rows: 24, events: [[0.5, "o", "x"]] });
+    const two = read('{"version": 2, "width": 80, "height": 24}', '[0.5, "o", "x"]', '[2, "o", "y"]');
+    assert.deepEqual(two.events, [[0.5, "o", "x"], [1.5, "o", "y"]]);
+    const three = read('{"version": 3, "term": {"cols": 80, "rows": 24}}', "# a comment", '[0.5, "o", "x"]', '[1.5, "x", "0"]');
+    assert.deepEqual(three, { cols: 80, rows: 24, events: [[0.5, "o", "x"], [1.5, "x", "0"]] });
     for (const lines of [['{"version": 1}'], ["no JSON"], ['{"version": 2, "width": 1e9, "height": 4}'], ['{"version": 2, "width": 80, "height": 24}', '["0", "o", "x"]'], ['{"version": 2, "width": 80, "height": 24}', "{}"], [""]]) {
       assert.equal(read(...lines), null, lines.join());
     }

@@ -82,7 +82,7 @@ async def test_the_doctor_knows_whether_the_app_proxy_answers(settings: Any, tol
 
 
 def test_apps_get_the_port_after_the_portals_or_a_free_one(tmp_path: Path) -> None:
-    with closing(ports.Claims()) as claims:
+    with closing(ports.PortClaims()) as claims:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]
             assert ports.apps_port(claims, "127.0.0.1", port - 1) not in (0, port)

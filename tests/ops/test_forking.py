@@ -15,9 +15,9 @@ import psutil
 import pytest
 
 from backendai.ops.run.child import Program
-from backendai.ops.run.console import Terminal
+from backendai.ops.run.console import Console
 from backendai.ops.run.supervisor import Supervisor
-from backendai.ops.run.warm_parent import NODE, PORTAL
+from backendai.ops.run.warm_parent.parent import NODE, PORTAL
 from tests.patience import until
 
 PATIENCE = 60.0
@@ -65,7 +65,9 @@ class Warm:
         return last()
 
     def parent(self) -> psutil.Process:
-        return next(one for one in psutil.Process().children() if "backendai.ops.run.warm_parent" in _command(one))
+        return next(
+            one for one in psutil.Process().children() if "backendai.ops.run.warm_parent.parent" in _command(one)
+        )
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +75,7 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
     folder, null = tmp_path_factory.mktemp("warm"), os.open(os.devnull, os.O_WRONLY)
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("DJANGO_SETTINGS_MODULE")
-        with Supervisor(folder / "logs", terminal=Terminal(null), first_delay=0.01) as supervisor:
+        with Supervisor(folder / "logs", terminal=Console(null), first_delay=0.01) as supervisor:
             supervisor.load_code(PATIENCE)
             yield Warm(folder, supervisor)
     os.close(null)
@@ -139,7 +141,7 @@ def test_the_supervisor_kills_what_it_forked_with_all_its_group(warm: Warm) -> N
 def test_an_old_linux_starts_everything_the_usual_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "pidfd_open", Mock(side_effect=OSError(errno.ENOSYS, "not here")))
     null, before = os.open(os.devnull, os.O_WRONLY), psutil.Process().children()
-    with Supervisor(tmp_path / "logs", terminal=Terminal(null)) as supervisor:
+    with Supervisor(tmp_path / "logs", terminal=Console(null)) as supervisor:
         supervisor.load_code(PATIENCE)
         assert psutil.Process().children() == before
         assert Warm(tmp_path, supervisor).told("portal", PORTAL)["word"] == "given"

@@ -15,7 +15,7 @@ from backendai.domain.activity.models import BackgroundJob
 from backendai.domain.catalog.services import seed_images
 from backendai.domain.compute.status import Status
 from backendai.ops.run import image_builds
-from backendai.ops.run.image_builds import Builder, Stopped, build, build_missing
+from backendai.ops.run.image_builds import Builder, BuildStopped, build, build_missing
 from backendai.portal.loops.loops import run_pass
 from tests.cast import Cast
 from tests.factories import make_agent, make_image, make_session
@@ -79,12 +79,12 @@ def test_a_build_that_is_stopped_with_the_platform_says_so_and_ends_its_builder(
     builder = builder_that_prints(tmp_path, "progress 0.2 on the way", then=then)
 
     def stop(number: int, frame: object) -> None:
-        raise Stopped
+        raise BuildStopped
 
     former = signal.signal(signal.SIGTERM, stop)
     try:
         threading.Thread(target=_signal_when, args=(tmp_path / "pid",), daemon=True).start()
-        with pytest.raises(Stopped):
+        with pytest.raises(BuildStopped):
             build(image, builder)
     finally:
         signal.signal(signal.SIGTERM, former)

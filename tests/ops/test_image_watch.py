@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from django.utils import timezone
 
-from backendai.agent.settings.native_mark import is_marked_native
+from backendai.agent.settings.marks import is_marked_native
 from backendai.base.core.errors import Conflict, UserError
 from backendai.domain.activity.jobs import finish_job, start_job, stop_job
 from backendai.domain.activity.models import AuditEntry, BackgroundJob
@@ -25,9 +25,8 @@ from backendai.domain.catalog.builds import (
 from backendai.domain.catalog.models import Image
 from backendai.domain.catalog.services import BUILD_JOB
 from backendai.domain.cluster.native_sessions import allow_native_sessions, runs_natively
-from backendai.ops.run import image_watch
-from backendai.ops.run.image_builds import Builder
-from backendai.ops.run.image_watch import ImageWatch
+from backendai.ops.run import image_builds
+from backendai.ops.run.image_builds import Builder, ImageWatch
 from tests.cast import Cast
 from tests.factories import make_image
 
@@ -42,7 +41,7 @@ class Site:
         self.folder, self.there = folder, set[str]()
         self.image: Image = make_image("python", is_built_here=True)
         self.engine_answers = True
-        monkeypatch.setattr(image_watch, "missing_images", self._missing)
+        monkeypatch.setattr(image_builds, "missing_images", self._missing)
         (folder / "agents" / "local").mkdir(parents=True)
         self.watch = self.restarted()
         self.prints(FAILS)

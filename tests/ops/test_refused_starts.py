@@ -20,8 +20,8 @@ from django.db.migrations.recorder import MigrationRecorder
 from django.test import override_settings
 
 from backendai.ops.run import data_folder, up
-from backendai.ops.run.console import Terminal
-from backendai.ops.run.ports import Claims
+from backendai.ops.run.console import Console
+from backendai.ops.run.ports import PortClaims
 from backendai.settings import environment
 from backendai.settings.environment import RUNNING, WrongSetting
 
@@ -61,7 +61,7 @@ def test_it_refuses_what_its_agent_would_refuse(
 def test_without_an_agent_here_its_settings_do_not_matter(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("BACKENDAI_AGENT_SLOTS", "cpu=many")
     options = up._parser().parse_args(["--data", str(tmp_path), "--no-agent"])
-    with closing(Claims()) as claims:
+    with closing(PortClaims()) as claims:
         assert up._decide(options, claims).agents == 0
 
 
@@ -105,7 +105,7 @@ def test_new_settings_are_looked_at_before_the_next_start(monkeypatch: pytest.Mo
 @pytest.mark.parametrize("line", [b"CommandError: 'many' is not a number.", b"SystemCheckError: System check ..."])
 def test_the_terminal_shows_why_a_part_has_given_up(line: bytes) -> None:
     reader, writer = os.pipe()
-    terminal = Terminal(writer, verbose=False)
+    terminal = Console(writer, verbose=False)
     terminal.line("agent", b"2026-11-22 10:00:00,000 INFO agent: nothing to see")
     terminal.line("agent", line)
     os.close(writer)
@@ -136,12 +136,12 @@ def test_commands_believe_what_a_start_has_decided_until_it_ends_even_by_a_kill(
     command = [sys.executable, "-c", code]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
         assert running.stdout and running.stdout.readline()
-        environment.read_files(tmp_path)
+        environment.read_files()
         assert os.environ["BACKENDAI_PORT"] == "8181"
         monkeypatch.delenv("BACKENDAI_PORT")
         running.kill()
     assert (tmp_path / RUNNING).exists()
-    environment.read_files(tmp_path)
+    environment.read_files()
     assert "BACKENDAI_PORT" not in os.environ
 
 

@@ -19,7 +19,7 @@ import pytest
 
 from backendai.agent.settings.credentials import Credentials, save_credentials
 from backendai.ops.doctor.check import Check
-from backendai.ops.run import better_machine, data_folder, engine, fleet, up, valkey
+from backendai.ops.run import data_folder, engine, fleet, up, valkey
 from backendai.ops.run.fleet import Choice
 from tests.patience import patient
 
@@ -97,7 +97,10 @@ def test_it_does_not_trust_a_link_in_place_of_its_private_folder(short: Path) ->
     with valkey.own_socket(DEEP, runtime=str(short)) as path:
         private = path.parent
     private.symlink_to(short)
-    with pytest.raises(data_folder.Refused, match="not a private folder"), valkey.own_socket(DEEP, runtime=str(short)):
+    with (
+        pytest.raises(data_folder.StartRefused, match="not a private folder"),
+        valkey.own_socket(DEEP, runtime=str(short)),
+    ):
         pass
 
 
@@ -157,7 +160,7 @@ FORBIDDEN = ("this user may not open unix:///var/run/docker.sock", "Add this use
     ("no_engine", "programs", "works", "system", "line"),
     [
         (True, "", False, DEBIAN, f"{BOTH}: apt install docker.io bubblewrap"),
-        (True, "", False, OTHER, f"{BOTH}: install them"),
+        (True, "", False, OTHER, f"{BOTH}: dnf install docker-ce bubblewrap"),
         (True, "bwrap", True, DEBIAN, "Docker (containers and images): apt install docker.io"),
         (True, "bwrap docker", True, DEBIAN, f"Docker: {FORBIDDEN[0]}. {FORBIDDEN[1]}"),
         (False, "", False, DEBIAN, "bubblewrap (a sandbox): apt install bubblewrap"),
@@ -170,14 +173,14 @@ def test_it_says_in_one_line_what_a_better_machine_would_have(
 ) -> None:
     monkeypatch.delenv("DOCKER_HOST", raising=False)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(better_machine.shutil, "which", lambda name: name if name in programs.split() else None)
+    monkeypatch.setattr(up.shutil, "which", lambda name: name if name in programs.split() else None)
     (tmp_path / "os-release").write_text(system)
     found = Check("bubblewrap", "ok" if works else "warning", "has no namespaces", "Allow them.")
-    told = better_machine.missing(
+    told = up.missing_programs(
         FORBIDDEN if no_engine else (), sandbox=lambda: found, os_release=tmp_path / "os-release"
     )
     assert told == line
-    monkeypatch.setattr(better_machine, "missing", lambda no_engine: told)
+    monkeypatch.setattr(up, "missing_programs", lambda no_engine: told)
     said = up.welcome(choice(tmp_path, backend="process"), None)
     assert ("Better with" in said) is bool(line) and line in said
     assert "Better with" not in up.welcome(choice(tmp_path), None), "containers need nothing better"

@@ -14,7 +14,7 @@ import pytest
 
 from backendai.ops.run import data_folder
 from backendai.ops.run.child import Program
-from backendai.ops.run.console import LogFile, Terminal
+from backendai.ops.run.console import Console, LogFile
 from backendai.ops.run.supervisor import Supervisor, restart_delay
 from tests.patience import patient, until
 
@@ -41,9 +41,9 @@ with Supervisor(folder / "logs") as supervisor:
 
 
 @pytest.fixture
-def quiet() -> Iterator[Terminal]:
+def quiet() -> Iterator[Console]:
     descriptor = os.open(os.devnull, os.O_WRONLY)
-    yield Terminal(descriptor)
+    yield Console(descriptor)
     os.close(descriptor)
 
 
@@ -82,7 +82,7 @@ def test_it_waits_longer_after_each_failure_and_never_more_than_half_a_minute() 
     assert restart_delay(5000) == 30
 
 
-def test_it_starts_a_child_again_that_dies(tmp_path: Path, quiet: Terminal) -> None:
+def test_it_starts_a_child_again_that_dies(tmp_path: Path, quiet: Console) -> None:
     starts = tmp_path / "starts"
     script = Program("flaky", ("/bin/sh", "-c", f"echo again >>{starts}; exit 3"))
     with Supervisor(tmp_path / "logs", terminal=quiet, first_delay=0.01) as supervisor:
@@ -92,7 +92,7 @@ def test_it_starts_a_child_again_that_dies(tmp_path: Path, quiet: Terminal) -> N
 
 def test_it_backs_off_between_the_starts_of_a_child_that_dies_at_once(tmp_path: Path) -> None:
     reader, writer = os.pipe()
-    with Supervisor(tmp_path / "logs", terminal=Terminal(writer), first_delay=0.01) as supervisor:
+    with Supervisor(tmp_path / "logs", terminal=Console(writer), first_delay=0.01) as supervisor:
         starts = tmp_path / "starts"
         supervisor.start(Program("flaky", ("/bin/sh", "-c", f"echo again >>{starts}; exit 3")))
         supervisor.wait_until(lambda: starts.exists() and len(starts.read_text().split()) >= 4, PATIENCE)
@@ -102,7 +102,7 @@ def test_it_backs_off_between_the_starts_of_a_child_that_dies_at_once(tmp_path: 
     assert delays[:3] == ["0.01", "0.02", "0.04"]
 
 
-def test_it_does_not_start_a_single_run_again(tmp_path: Path, quiet: Terminal) -> None:
+def test_it_does_not_start_a_single_run_again(tmp_path: Path, quiet: Console) -> None:
     runs = tmp_path / "runs"
     once = Program("once", ("/bin/sh", "-c", f"echo run >>{runs}"), restart=False)
     with Supervisor(tmp_path / "logs", terminal=quiet, first_delay=0.0) as supervisor:
@@ -112,20 +112,20 @@ def test_it_does_not_start_a_single_run_again(tmp_path: Path, quiet: Terminal) -
     assert runs.read_text().split() == ["run"]
 
 
-def test_it_returns_the_exit_code_of_a_program_that_runs_once(tmp_path: Path, quiet: Terminal) -> None:
+def test_it_returns_the_exit_code_of_a_program_that_runs_once(tmp_path: Path, quiet: Console) -> None:
     with Supervisor(tmp_path / "logs", terminal=quiet) as supervisor:
         assert supervisor.run_once(Program("fine", ("/bin/true",), restart=False)) == 0
         assert supervisor.run_once(Program("bad", ("/bin/sh", "-c", "exit 7"), restart=False)) == 7
         assert supervisor.run_once(Program("absent", ("/no/such/program",), restart=False)) == 127
 
 
-def test_it_keeps_the_last_words_of_a_child_in_its_log(tmp_path: Path, quiet: Terminal) -> None:
+def test_it_keeps_the_last_words_of_a_child_in_its_log(tmp_path: Path, quiet: Console) -> None:
     with Supervisor(tmp_path / "logs", terminal=quiet) as supervisor:
         supervisor.run_once(Program("last", ("/bin/sh", "-c", "echo one; printf two >&2"), restart=False))
     assert (tmp_path / "logs" / "last.log").read_text() == "one\ntwo\n"
 
 
-def test_it_gives_children_their_environment(tmp_path: Path, quiet: Terminal) -> None:
+def test_it_gives_children_their_environment(tmp_path: Path, quiet: Console) -> None:
     with Supervisor(tmp_path / "logs", terminal=quiet) as supervisor:
         supervisor.run_once(Program("env", ("/bin/sh", "-c", "echo $WORD"), {"WORD": "given"}, restart=False))
     assert (tmp_path / "logs" / "env.log").read_text() == "given\n"
@@ -176,7 +176,7 @@ def test_it_leaves_no_child_behind_when_it_is_killed(
 
 def test_it_refuses_a_second_start_on_the_same_folder(tmp_path: Path) -> None:
     lock = data_folder.lock(tmp_path)
-    with pytest.raises(data_folder.Refused, match=f"process {os.getpid()}"):
+    with pytest.raises(data_folder.StartRefused, match=f"process {os.getpid()}"):
         data_folder.lock(tmp_path)
     os.close(lock)
     os.close(data_folder.lock(tmp_path))
@@ -184,7 +184,7 @@ def test_it_refuses_a_second_start_on_the_same_folder(tmp_path: Path) -> None:
 
 def test_it_goes_on_when_the_terminal_takes_nothing(tmp_path: Path) -> None:
     reader, writer = os.pipe()
-    terminal = Terminal(writer)
+    terminal = Console(writer)
     with Supervisor(tmp_path / "logs", terminal=terminal) as supervisor:
         supervisor.run_once(Program("chatty", ("/bin/sh", "-c", "seq 1 40000"), restart=False))
     os.close(reader)
@@ -206,7 +206,7 @@ def test_it_turns_a_full_log_over(tmp_path: Path) -> None:
 
 def test_it_shows_troubles_with_what_follows_them_and_keeps_quiet_otherwise(tmp_path: Path) -> None:
     reader, writer = os.pipe()
-    terminal = Terminal(writer, verbose=False)
+    terminal = Console(writer, verbose=False)
     for line in (
         b"2026-11-20 13:48:50,075 INFO backendai.agent: joined",
         b"a banner",

@@ -4,25 +4,36 @@ from __future__ import annotations
 
 import ast
 import gettext
+import re
 from functools import cache
 from io import BytesIO
 from pathlib import Path
 
 import pytest
+from babel.messages.catalog import Catalog
+from babel.messages.extract import extract
 from django.conf import settings
 
 from backendai.base.core.messages import gaps
-from backendai.ops.tools.texts.catalogue import Catalogue, Entry, Key, mo_bytes, po_text, read_po, renewed
-from backendai.ops.tools.texts.files import languages, po_path
-from backendai.ops.tools.texts.found import placeholders, texts_of_module, texts_of_template
+from backendai.ops.tools.texts.files import bring_up, catalogue_in, languages, mo_bytes, po_bytes, po_path
+from backendai.ops.tools.texts.found import texts_of_module, texts_of_template
 from tests.ops.bare_texts import bare_in_code, bare_in_script, bare_in_template
 
 ROOT = Path(settings.BASE_DIR)
+_PLACEHOLDER = re.compile(r"%(?:\(\w+\))?[sdrif]")
 
 
 @cache
-def catalogue(language: str) -> Catalogue:
-    return read_po(po_path(language))
+def catalogue(language: str) -> Catalog:
+    return catalogue_in(po_path(language))
+
+
+def placeholders(text: str) -> list[str]:
+    return sorted(_PLACEHOLDER.findall(text.replace("%%", "")))
+
+
+def forms(said: str | tuple[str, ...]) -> list[str]:
+    return [said] if isinstance(said, str) else [*said]
 
 
 def files(folder: str, *endings: str) -> list[Path]:
@@ -39,18 +50,19 @@ def test_no_template_script_or_form_says_something_that_cannot_be_translated() -
 
 @pytest.mark.parametrize("language", languages())
 def test_a_translation_fills_in_what_its_text_does(language: str) -> None:
-    for entry in catalogue(language).entries.values():
-        for text in filter(None, entry.translations):
-            assert placeholders(text) in [placeholders(entry.key.text), placeholders(entry.plural or entry.key.text)]
-            assert gaps(text) <= gaps(entry.key.text), entry.key.text
-            assert text.count("<") == entry.key.text.count("<"), entry.key.text
+    for message in catalogue(language):
+        texts = forms(message.id)
+        for said in filter(None, forms(message.string) if message.id else []):
+            assert placeholders(said) in map(placeholders, texts)
+            assert gaps(said) <= gaps(texts[0]), texts[0]
+            assert said.count("<") == texts[0].count("<"), texts[0]
 
 
 @pytest.mark.parametrize("language", languages())
 def test_what_django_reads_is_what_the_translators_wrote(language: str) -> None:
     path, said = po_path(language), catalogue(language)
     assert path.with_suffix(".mo").read_bytes() == mo_bytes(said), "run manage.py texts"
-    assert po_text(said) == path.read_text(), "run manage.py texts"
+    assert po_bytes(said) == path.read_bytes(), "run manage.py texts"
 
 
 def test_it_finds_what_templates_and_code_mark() -> None:
@@ -59,45 +71,57 @@ def test_it_finds_what_templates_and_code_mark() -> None:
         "{% blocktranslate trimmed count number=n %}\n {{ number }} (one)\n{% plural %}{{ number }} more"
         "{% endblocktranslate %}"
     )
-    found = {entry.key: entry.plural for entry in texts_of_template(template)}
-    assert found == {
-        Key("One"): "",
-        Key("Main", "navigation"): "",
-        Key("Two"): "",
-        Key("%(number)s (one)"): "%(number)s more",
+    assert found_in(template, texts_of_template) == {
+        ("One", None),
+        ("Main", "navigation"),
+        ("Two", None),
+        (("%(number)s (one)", "%(number)s more"), None),
     }
     code = (
         "from django.utils.translation import gettext as _, ngettext, pgettext_lazy as _p\n"
-        "_('a %(b)s' % {})\n_('a' 'b')\n_p('c', 'd')\nngettext('e', 'f', 2)\n_(x)\ngettext('not ours')"
+        "_('a %(b)s' % {})\n_('a' 'b')\n_p('c', 'd')\nngettext('e', 'f', 2)\n_(x)\ngettext('not ours')\n"
+        "def f():\n    text = 'g' if x else 'h'\n    raise errors.UserError(text, i=Message('j'))\n"
     )
-    assert {entry.key: entry.plural for entry in texts_of_module(ast.parse(code))} == {
-        Key("ab"): "",
-        Key("d", "c"): "",
-        Key("e"): "f",
+    assert found_in(code, texts_of_module) == {
+        ("ab", None),
+        ("d", "c"),
+        (("e", "f"), None),
+        ("g", None),
+        ("h", None),
+        ("j", None),
     }
 
 
-def test_a_catalogue_survives_being_written_and_django_reads_all_of_it() -> None:
-    entries = [
-        Entry(Key('Say "hi"\n\tthere \\ ' + "word " * 40), translations=("안녕 " * 40,), files=("a.html", "b.py")),
-        Entry(Key("May", "month"), translations=("5월",)),
-        Entry(Key("%(n)s day"), "%(n)s days", ("%(n)s일",), flags=frozenset({"python-format"})),
-        Entry(Key("doubtful"), translations=("?",), flags=frozenset({"fuzzy"})),
-        Entry(Key("new")),
-    ]
-    header = "Content-Type: text/plain; charset=UTF-8\nLanguage: ko\nPlural-Forms: nplurals=1; plural=0;\n"
-    before = Catalogue("# Words of the field", header, {entry.key: entry for entry in entries})
-    path = Path(settings.DATA_DIR) / "round-trip.po"
-    path.write_text(po_text(before))
-    after = read_po(path)
-    assert after == before
-    read = gettext.GNUTranslations(BytesIO(mo_bytes(after)))
-    assert read.gettext(entries[0].key.text) == entries[0].translations[0]
+def found_in(source: str, method: object) -> set[object]:
+    return {(text, context) for _, text, _, context in extract(method, BytesIO(source.encode()))}  # type: ignore[arg-type]
+
+
+def test_a_catalogue_keeps_its_translations_and_django_reads_all_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "BASE_DIR", tmp_path)
+    long = 'Say "hi"\n\tthere \\ ' + "word " * 40
+    sources, written, fewer = Catalog(), Catalog("ko", header_comment="# Words of the field", fuzzy=False), Catalog()
+    for text in (long, ("%(n)s day", "%(n)s days"), "doubtful", "new"):
+        sources.add(text, locations=[("a.html", 0), ("b.py", 0)])
+    sources.add("May", context="month")
+    assert len(bring_up("ko", sources)) == 5
+    written.add(long, "안녕 " * 40)
+    written.add(("%(n)s day", "%(n)s days"), ("%(n)s일",))
+    written.add("May", "5월", context="month")
+    written.add("doubtful", "?", flags=["fuzzy"])
+    po_path("ko").write_bytes(po_bytes(written))
+    assert [message.id for message in bring_up("ko", sources)] == ["doubtful", "new"]
+    with po_path("ko").with_suffix(".mo").open("rb") as file:
+        read = gettext.GNUTranslations(file)
+    assert read.gettext(long) == "안녕 " * 40
     assert read.pgettext("month", "May") == "5월" and read.gettext("May") == "May"
     assert read.ngettext("%(n)s day", "%(n)s days", 3) == "%(n)s일"
     assert (read.gettext("doubtful"), read.gettext("new")) == ("doubtful", "new")
-    kept = renewed(after, {Key("May", "month"): Entry(Key("May", "month")), Key("fresh"): Entry(Key("fresh"))})
-    assert {key.text: entry.translations for key, entry in kept.entries.items()} == {"May": ("5월",), "fresh": ()}
+    fewer.add("May", context="month")
+    fewer.add("fresh")
+    assert [message.id for message in bring_up("ko", fewer)] == ["fresh"]
+    assert po_path("ko").read_text().startswith("# Words of the field") and "%(n)s" not in po_path("ko").read_text()
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from backendai.domain.pipelines.models import Attempt, Run, Status, Task
 from backendai.domain.pipelines.services.changing import cancel_run, pause_run, resume_run, retry_failed
 from backendai.domain.pipelines.services.creating import RunSpec, create_run
 from backendai.portal.loops.group_pass import schedule
-from backendai.portal.loops.pipelines import run_pipelines
+from backendai.portal.loops.loops import run_pipelines
 from backendai.scheduler.runs.snapshot import UNPLACED_PER_OWNER, UNPLACED_PER_STEP
 from tests.cast import Cast
 from tests.factories import make_agent, make_group

@@ -18,13 +18,13 @@ from backendai.domain.compute.services.launching.purging import purge_user
 from backendai.domain.compute.services.launching.recent import recent_launches
 from backendai.domain.compute.spec import SessionSpec
 from backendai.domain.pipelines.comparing import differences
-from backendai.domain.pipelines.documents.copying import copied_text
+from backendai.domain.pipelines.documents.stored import copied_text
 from backendai.domain.pipelines.models import Attempt, Edge, Run, Status, Step, Task
 from backendai.domain.pipelines.services.changing import retry_failed
 from backendai.domain.pipelines.services.creating import RunSpec, array_of, create_run
 from backendai.domain.templates.models import Template
 from backendai.domain.templates.services.publishing import TemplateDraft, create_template
-from backendai.portal.loops.pipelines import run_pipelines
+from backendai.portal.loops.loops import run_pipelines
 from backendai.portal.loops.repair.retention import delete_expired
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image

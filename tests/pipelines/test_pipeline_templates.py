@@ -18,7 +18,7 @@ from backendai.domain.templates.services.publishing import (
     create_template,
     publish_version,
 )
-from backendai.portal.loops.pipelines import run_pipelines
+from backendai.portal.loops.loops import run_pipelines
 from tests.api.callers import Caller
 from tests.cast import Cast
 from tests.factories import make_group, make_image

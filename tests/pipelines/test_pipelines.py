@@ -20,7 +20,7 @@ from backendai.domain.pipelines.services.acting import act
 from backendai.domain.pipelines.services.changing import cancel_run, retry_failed
 from backendai.domain.storage.models import Folder
 from backendai.domain.storage.services import create_folder
-from backendai.portal.loops.pipelines import run_pipelines
+from backendai.portal.loops.loops import run_pipelines
 from tests.cast import Cast
 from tests.pipelines.world import end, index_of, launch, launch_text, pending, play, states, well
 from tests.storage.fake_file_server import FakeFileServer, make_host, serving

@@ -14,7 +14,7 @@ from backendai.domain.compute.services.status.moves import StatusCause, move, mo
 from backendai.domain.compute.status import Phase, Result, Status
 from backendai.domain.pipelines.models import Run, State, Task
 from backendai.domain.pipelines.services.creating import RunSpec, create_run
-from backendai.portal.loops.pipelines import run_pipelines
+from backendai.portal.loops.loops import run_pipelines
 from tests.factories import make_group, make_image
 
 ARRAY: Mapping[str, Any] = {

@@ -20,11 +20,10 @@ from backendai.domain.compute.services.requests.limits import limit_views
 from backendai.domain.compute.services.status.ledger import occupied_by_agent
 from backendai.domain.compute.status import Status
 from backendai.domain.planning.agents import read_agent_rows, read_agents
-from backendai.domain.planning.amounts.availability import availability
+from backendai.domain.planning.amounts.availability import availability, obstacles
 from backendai.domain.planning.amounts.bounds import Amount, Bound, Shape, amounts_of, kernels_now
 from backendai.domain.planning.snapshot import rules_of
 from backendai.portal.loops.group_pass import schedule
-from backendai.scheduler.capacity.fitting import obstacles
 from backendai.scheduler.limits import Limits
 from backendai.scheduler.snapshot import Holder
 from tests.cast import Cast

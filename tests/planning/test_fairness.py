@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from backendai.base.core.slots import Slots
-from backendai.domain.planning.fairness import read_past_usage, read_weights
+from backendai.domain.planning.snapshot import read_past_usage, read_weights
 from backendai.domain.usage.models import UsageBucket
 from backendai.scheduler.snapshot import Holder
 from tests.cast import Cast

@@ -10,13 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from backendai.base.core.messages import gaps
 from backendai.scheduler.find_idle import (
     ALL,
     ANY,
-    LIFETIME,
-    NETWORK,
-    UTILIZATION,
     Finding,
+    IdleKind,
     Recorded,
     Rule,
     Use,
@@ -24,13 +23,15 @@ from backendai.scheduler.find_idle import (
     Watched,
     find_idle,
 )
+from backendai.scheduler.idle_kinds import IDLE_KINDS
 from tests.effort import examples
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
+LIFETIME, NETWORK, UTILIZATION = (IDLE_KINDS[name] for name in ("session-lifetime", "network-timeout", "utilization"))
 
 
-def rule_of(kind: str = NETWORK, **over: object) -> Rule:
+def rule_of(kind: IdleKind = NETWORK, **over: object) -> Rule:
     values = {"limit": 60 * MINUTE, "grace": timedelta(0), "lead": 10 * MINUTE, "sign": "a"} | over
     return Rule(1, "checker", kind, **values)
 
@@ -141,8 +142,15 @@ def test_another_rule_warns_anew() -> None:
     assert (look(session, 60).verdict, look(session, 60).due_at) == (Verdict.WARN, START + 70 * MINUTE)
 
 
-def test_a_kind_of_tomorrow_ends_nothing() -> None:
-    assert look(watched(rule_of("weekday")), 10_000).verdict == Verdict.KEEP
+@pytest.mark.parametrize("kind", IDLE_KINDS.values(), ids=IDLE_KINDS)
+def test_the_texts_of_a_kind_have_no_other_gaps_than_are_filled(kind: IdleKind) -> None:
+    rule = {"limit": "1h", "least": "CPU 5 %"}
+    finding = rule | {"name": "quiet", "used": "CPU 1 %", "since": "2 h", "moment": "2026-03-01"}
+    assert "quiet" in kind.warning.filled(finding) and "quiet" in kind.end.filled(finding)
+    for text in (kind.sentence, kind.sentence_with_thresholds, kind.short, kind.help):
+        assert not gaps(text.filled(rule))
+    for text in (kind.help_with_thresholds, kind.help_without_thresholds, kind.ends):
+        assert gaps(text) <= {"least", "when", "at"}
 
 
 events = st.lists(
@@ -154,16 +162,17 @@ events = st.lists(
     ),
     max_size=60,
 )
-kinds = st.sampled_from([LIFETIME, NETWORK, UTILIZATION])
+kinds = st.sampled_from(list(IDLE_KINDS.values()))
 
 
 @settings(max_examples=examples(400), deadline=None)
 @given(kinds, st.integers(20, 90), st.integers(0, 120), st.integers(1, 20), st.booleans(), events)
 def test_whatever_happens_nobody_is_ended_without_an_active_warning(
-    kind: str, limit: int, grace: int, lead: int, with_use: bool, steps: list[tuple[int, str]]
+    kind: IdleKind, limit: int, grace: int, lead: int, with_use: bool, steps: list[tuple[int, str]]
 ) -> None:
     """A long story of one session. What was told is kept as the loop keeps it: written when warned, else dropped."""
-    thresholds = {"cpu": 0.1} if kind == UTILIZATION or (kind == NETWORK and with_use) else {}
+    may_use = not kind.thresholds_refused and (with_use or kind.thresholds_missing)
+    thresholds = {"cpu": 0.1} if may_use else {}
     rule = rule_of(kind, limit=limit * MINUTE, grace=grace * MINUTE, lead=lead * MINUTE, thresholds=thresholds)
     session = watched(rule, uses=used(limit, cpu=0.0))
     now, warned_since, extended_until, last_heard = START, None, START, START
@@ -179,7 +188,7 @@ def test_whatever_happens_nobody_is_ended_without_an_active_warning(
             assert warned_since is not None and now - warned_since >= rule.lead
             assert recorded.sign == rule.sign and recorded.due_at is not None and now >= recorded.due_at
             assert now >= session.started_at + rule.grace and now >= extended_until
-            if kind != LIFETIME:
+            if kind in (NETWORK, UTILIZATION):
                 assert session.is_reachable
             if kind == NETWORK:
                 assert session.last_traffic is not None and now - last_heard >= rule.limit

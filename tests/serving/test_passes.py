@@ -12,6 +12,7 @@ from django.utils import timezone
 from backendai.base.core.errors import Conflict, UserError
 from backendai.domain.accounts.sign_in.revocation import set_active
 from backendai.domain.cluster.models import Agent
+from backendai.domain.compute.auditing import World as AuditWorld
 from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.life.ending import terminate_session
 from backendai.domain.compute.status import LIVE
@@ -22,17 +23,14 @@ from backendai.domain.serving.presentation import shown
 from backendai.domain.serving.reading import read_endpoints
 from backendai.domain.serving.services.endpoints import (
     change_endpoint,
-    create_endpoint,
     roll_back,
     set_wish,
     update_endpoint,
 )
 from backendai.domain.serving.services.readings import delete_old_readings, note_wake
 from backendai.domain.serving.services.tokens import create_token
-from backendai.domain.serving.spec import EndpointSpec
-from backendai.ops.auditing import World as AuditWorld
-from backendai.ops.auditing import run_checks
-from backendai.portal.loops.serving import run_serving
+from backendai.ops.management.commands.audit import run_checks
+from backendai.portal.loops.loops import run_serving
 from backendai.scheduler.serving.health import Health
 from tests.cast import Cast
 from tests.factories import make_agent
@@ -254,13 +252,10 @@ def test_what_cannot_be_is_refused_by_field(cast: Cast) -> None:
         assert refused.value.field == field
 
 
-def test_a_name_is_taken_once_and_a_key_gives_the_same_endpoint(cast: Cast) -> None:
-    first = make_endpoint(cast.alice)
+def test_a_name_is_taken_once(cast: Cast) -> None:
+    make_endpoint(cast.alice)
     with pytest.raises(Conflict, match="named 'chat'"):
         make_endpoint(cast.bob)
-    spec = EndpointSpec("other", a_revision())
-    once = create_endpoint(cast.alice, spec, idempotency_key="k")
-    assert create_endpoint(cast.alice, spec, idempotency_key="k") == once != first
 
 
 def test_a_look_takes_the_same_number_of_queries_for_one_endpoint_and_for_many(cast: Cast) -> None:

@@ -19,8 +19,9 @@ from backendai.domain.serving.models import AutoScalingRule
 from backendai.domain.serving.prometheus import NoValue, value_of
 from backendai.domain.serving.services.endpoints import set_rules
 from backendai.ops.checks import check_addresses
-from backendai.portal.loops.serving import read_metrics
+from backendai.portal.loops.loops import read_metrics
 from tests.cast import Cast
+from tests.pages import markup
 from tests.serving.world import World, codes_of, make_endpoint
 
 pytestmark = pytest.mark.django_db
@@ -137,7 +138,7 @@ def test_a_query_is_written_by_a_superadmin_and_kept_by_its_owner(cast: Cast, se
     browser = Client()
     for user, offers in ((cast.alice, False), (cast.dana, True)):
         browser.force_login(user)
-        assert ("id_query" in browser.get(f"/endpoints/{endpoint.pk}/").content.decode()) is offers
+        assert ("id_query" in markup(browser.get(f"/endpoints/{endpoint.pk}/"))) is offers
 
 
 def test_rules_are_refused_that_cannot_be_asked(cast: Cast, server: Server, settings: Any) -> None:
@@ -159,12 +160,12 @@ def test_page_and_rest_write_and_show_it(cast: Cast, client: Client, server: Ser
     client.force_login(cast.dana)
     form = {"metric": "prometheus", "query": "sum(up)", "up_over": "3", "step": "1"}
     assert client.post(f"/endpoints/{endpoint.pk}/rules/", form).status_code == 302
-    assert "not asked yet" in client.get(f"/endpoints/{endpoint.pk}/").content.decode()
+    assert "not asked yet" in markup(client.get(f"/endpoints/{endpoint.pk}/"))
     server.answers["sum(up)"] = 200, vector("12.5")
     read_metrics(endpoint.created_at)
-    assert "now 12.5" in client.get(f"/endpoints/{endpoint.pk}/").content.decode()
-    told = client.get(f"/api/v1/endpoints/{endpoint.pk}/rules/").json()
+    assert "now 12.5" in markup(client.get(f"/endpoints/{endpoint.pk}/"))
+    told = client.get(f"/api/v1/endpoints/{endpoint.pk}/rules/").json()["results"]
     rule = told[0]
     assert (rule["query"], rule["value"], rule["trouble"]) == ("sum(up)", 12.5, "")
     settings.PROMETHEUS_URL = ""
-    assert "Value of a Prometheus query</option>" not in client.get(f"/endpoints/{endpoint.pk}/").content.decode()
+    assert "Value of a Prometheus query</option>" not in markup(client.get(f"/endpoints/{endpoint.pk}/"))

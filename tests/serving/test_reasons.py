@@ -11,7 +11,7 @@ from backendai.domain.accounts.models import ResourcePolicy
 from backendai.domain.serving import endpoint_table
 from backendai.domain.serving.models import DesiredState, Endpoint, State
 from backendai.domain.serving.presentation import shown
-from backendai.portal.loops.serving import run_serving
+from backendai.portal.loops.loops import run_serving
 from tests.cast import Cast
 from tests.factories import make_session
 from tests.serving.world import World, codes_of, make_endpoint, states_of

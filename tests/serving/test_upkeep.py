@@ -15,33 +15,16 @@ from backendai.domain.activity.notices import choose
 from backendai.domain.cluster.models import Agent
 from backendai.domain.compute.models import ComputeSession, SessionNotice
 from backendai.domain.serving import endpoint_table
-from backendai.domain.serving.models import Endpoint, EndpointNotice, Replica, ScalingRecord, State
-from backendai.domain.serving.services import endpoints as endpoints_module
-from backendai.domain.serving.services.endpoints import create_endpoint
-from backendai.domain.serving.services.notices import has_endpoint_mails, send_endpoint_mails, tell_owner
+from backendai.domain.serving.models import EndpointNotice, Replica, ScalingRecord, State
+from backendai.domain.serving.services.notices import ENDPOINTS, tell_owner
 from backendai.domain.serving.services.readings import ProxyCounts, record
 from backendai.domain.serving.services.unused import delete_ended_replicas, delete_old_records, tell_of_unused
-from backendai.domain.serving.spec import EndpointSpec
 from backendai.portal.loops.mail_texts import endpoint_mail
 from backendai.portal.web.news.bell import counts_of, lines_of
 from tests.cast import Cast
 from tests.serving.world import World, a_revision, make_endpoint, states_of
 
 pytestmark = pytest.mark.django_db
-
-
-def test_a_request_that_came_twice_at_once_gets_the_same_endpoint(cast: Cast, monkeypatch: pytest.MonkeyPatch) -> None:
-    make_endpoint(cast.alice, "other")
-    spec, check = EndpointSpec("chat", a_revision()), endpoints_module.check_endpoint
-
-    def while_the_other_one_is_faster(*said: Any) -> Any:
-        monkeypatch.setattr(endpoints_module, "check_endpoint", check)
-        create_endpoint(cast.alice, spec, idempotency_key="k")
-        return check(*said)
-
-    monkeypatch.setattr(endpoints_module, "check_endpoint", while_the_other_one_is_faster)
-    made = create_endpoint(cast.alice, spec, idempotency_key="k")
-    assert Endpoint.objects.get(name="chat") == made
 
 
 def test_a_replica_at_the_end_of_its_longest_time_has_a_substitute_before(cast: Cast) -> None:
@@ -85,16 +68,16 @@ def test_a_notification_follows_the_choices_for_sessions_and_is_mailed_once(cast
     endpoint, told = make_endpoint(cast.alice), Message("It is being replaced.")
     tell_owner(endpoint, EndpointNotice.Kind.UNAVAILABLE, told, now=timezone.now())
     assert counts_of(cast.alice)["unseen"] == 1 == len(lines_of(cast.alice))
-    assert not has_endpoint_mails(timezone.now())
+    assert not ENDPOINTS.has_mails(timezone.now())
     choose(cast.alice, {"failed": {"bell": False, "email": True}})
     assert counts_of(cast.alice)["unseen"] == 0 == len(lines_of(cast.alice))
-    assert has_endpoint_mails(timezone.now())
-    assert [send_endpoint_mails(timezone.now, endpoint_mail) for _ in range(2)] == [1, 0]
+    assert ENDPOINTS.has_mails(timezone.now())
+    assert [ENDPOINTS.send_mails(timezone.now, endpoint_mail) for _ in range(2)] == [1, 0]
     [sent] = mail.outbox
     assert (sent.to, sent.subject) == (["alice@example.com"], "chat: no replica answers")
     assert told in sent.body and f"https://lab.example.org/endpoints/{endpoint.pk}/" in sent.body
     tell_owner(endpoint, EndpointNotice.Kind.UNAVAILABLE, told, now=timezone.now() + timedelta(days=2))
-    assert has_endpoint_mails(timezone.now()), "it happened once more"
+    assert ENDPOINTS.has_mails(timezone.now()), "it happened once more"
 
 
 def test_accelerators_without_requests_for_days_are_told_with_the_next_step_once_a_week(cast: Cast) -> None:

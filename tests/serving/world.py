@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from backendai.base.wire.messages import KernelState
 from backendai.domain.accounts.models import User
+from backendai.domain.compute.auditing import World as AuditWorld
 from backendai.domain.compute.models import Kernel
 from backendai.domain.compute.services.life.reports import kernel_reported
 from backendai.domain.compute.status import Status
@@ -18,10 +19,9 @@ from backendai.domain.serving.models import Endpoint, Replica, ScalingRecord, St
 from backendai.domain.serving.services.endpoints import create_endpoint
 from backendai.domain.serving.services.readings import ProxyCounts, ReplicaReading, farewell, record
 from backendai.domain.serving.spec import EndpointSpec, RevisionSpec
-from backendai.ops.auditing import World as AuditWorld
-from backendai.ops.auditing import run_checks
+from backendai.ops.management.commands.audit import run_checks
 from backendai.portal.loops import loops
-from backendai.portal.loops.serving import run_serving
+from backendai.portal.loops.loops import run_serving
 from tests.factories import make_agent, make_group, make_image, report_of
 
 

@@ -47,3 +47,11 @@ def test_a_portal_without_https_is_named(tmp_path: Path) -> None:
     assert done.returncode == 1
     for each in ("portal.W001", "security.W004", "security.W012", "security.W016"):
         assert each in done.stderr
+
+
+def test_parts_of_the_platform_are_answered_whatever_the_portal_is_called(tmp_path: Path) -> None:
+    code = "from backendai.settings.portal import ALLOWED_HOSTS; print(*ALLOWED_HOSTS)"
+    told = {"PATH": os.environ["PATH"], "BACKENDAI_DATA": str(tmp_path), **documented()}
+    told["BACKENDAI_DOOR_URL"] = "http://web:8080"
+    done = subprocess.run([sys.executable, "-c", code], cwd=settings.BASE_DIR, env=told, capture_output=True, text=True)
+    assert done.stdout.split() == [told["BACKENDAI_ALLOWED_HOSTS"], "web", "127.0.0.1", "[::1]"]

@@ -137,8 +137,10 @@ def test_commands_know_what_the_running_platform_was_told(tmp_path: Path) -> Non
     told = {name: value for name, value in os.environ.items() if not name.startswith("BACKENDAI_")}
     program = f"""
 import os, pathlib
+from backendai.base.paths import installation
 from backendai.settings import environment
-environment.read_files(pathlib.Path({str(tmp_path)!r}))
+installation.FILES = pathlib.Path({str(tmp_path)!r})
+environment.read_files()
 print(*(os.environ["BACKENDAI_" + name] for name in {names!r}))
 """
     said = subprocess.check_output(

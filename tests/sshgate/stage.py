@@ -21,7 +21,7 @@ from aiohttp import web
 from django.conf import settings
 
 from backendai.agent.backends.docker.backend import DockerBackend
-from backendai.agent.backends.native.backend import IMAGE, ProcessBackend
+from backendai.agent.backends.native.backend import IMAGE, NativeBackend
 from backendai.agent.gateway.server import Gateway, GatewayView
 from backendai.agent.kernel_index import KernelIndex
 from backendai.base.wire.tickets import public_key_of
@@ -45,7 +45,7 @@ _OPTIONS = {
 class Stage:
     """``folder`` holds keys by the names of people; the gate listens on ``port``."""
 
-    def __init__(self, folder: Path, backend: ProcessBackend | DockerBackend, roster: KernelIndex) -> None:
+    def __init__(self, folder: Path, backend: NativeBackend | DockerBackend, roster: KernelIndex) -> None:
         self.folder, self.backend, self._roster = folder, backend, roster
         self.port = self.gateway_port = 0
         self.loop: asyncio.AbstractEventLoop
@@ -105,7 +105,7 @@ def stage(backend: DockerBackend | None = None) -> Iterator[Stage]:
     folder.chmod(0o755)
     roster, native = KernelIndex(), None
     if backend is None:
-        native = ProcessBackend(folder / "agent", deployment="test", agent="n1")
+        native = NativeBackend(folder / "agent", deployment="test", agent="n1")
     here = Stage(folder, backend or native, roster)
     ready, stops = threading.Event(), []
     key = public_key_of(settings.TICKET_KEY)

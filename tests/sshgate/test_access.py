@@ -16,8 +16,7 @@ from django.utils.html import escape
 from backendai.base.core.errors import Conflict, NotFound
 from backendai.domain.accounts.models import SshKey, User
 from backendai.domain.accounts.services import environments
-from backendai.domain.accounts.services.environments import add_ssh_key
-from backendai.domain.accounts.ssh_keys import proof_text
+from backendai.domain.accounts.services.environments import add_ssh_key, proof_text
 from backendai.domain.activity.models import AuditEntry
 from backendai.domain.compute.models import SessionSshKey
 from backendai.gates.gateways.site_keys import fingerprint_of, host_key, public_text

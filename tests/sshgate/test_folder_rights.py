@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from backendai.agent.backends.native.backend import ProcessBackend
+from backendai.agent.backends.native.backend import NativeBackend
 from backendai.agent.mounts.hosts import StorageHosts
 from backendai.base.wire.messages import KernelState
 from backendai.domain.cluster.models import Agent
 from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.launching.system_sessions import open_folders
 from backendai.domain.compute.services.life.reports import kernel_reported
-from backendai.domain.compute.services.requests.mount_specs import read_mounts
+from backendai.domain.compute.services.requests.mounts import read_mounts
 from backendai.domain.compute.spec import MountRequest
 from backendai.domain.storage.models import Folder, FolderGrant
 from backendai.domain.storage.status import GrantKind, Rights
@@ -53,7 +53,7 @@ def here(data: Path, tmp_path: Path) -> Iterator[Stage]:
     need_program("sftp", "openssh-client")
     need_program("bwrap", "bubblewrap")
     hosts = StorageHosts({"local": tmp_path / "storage"}, (), "test")
-    backend = ProcessBackend(tmp_path / "agent", deployment="test", agent="n1", hosts=hosts)
+    backend = NativeBackend(tmp_path / "agent", deployment="test", agent="n1", hosts=hosts)
     with stage(backend) as found:
         yield found
     backend.close()

@@ -12,8 +12,8 @@ from backendai.base.wire.messages import KernelState
 from backendai.domain.cluster.models import Agent
 from backendai.domain.compute.models import Allocation, ComputeSession
 from backendai.domain.compute.services.life.reports import kernel_reported
-from backendai.gates.sshgate.files_only import only_files
 from backendai.gates.sshgate.link import GuestRefused
+from backendai.gates.sshgate.visit import only_files
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image, place, report_of
 from tests.mount_tools import ready_folder, storage_host

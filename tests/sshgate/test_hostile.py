@@ -13,8 +13,8 @@ import uvloop
 
 from backendai.base.wire.guest_frames import EXIT, STDERR, STDOUT, frame
 from backendai.gates.gateways.site_keys import host_key, private_text
+from backendai.gates.sshgate.connection import inside
 from backendai.gates.sshgate.entrances import Entrance
-from backendai.gates.sshgate.forward import inside
 from backendai.gates.sshgate.link import GuestRefused, _check
 from backendai.gates.sshgate.server import MOST_PER_ADDRESS, MOST_PER_PERSON, Gate, network_of, serve, serving
 from backendai.gates.sshgate.shell import ShellSession

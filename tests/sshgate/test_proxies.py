@@ -11,8 +11,7 @@ import pytest
 import uvloop
 
 from backendai.gates.sshgate import server
-from backendai.gates.sshgate.proxies import Proxies
-from backendai.gates.sshgate.proxy_header import BadHeader, read_header
+from backendai.gates.sshgate.proxy_header import BadHeader, Proxies, read_header
 from backendai.gates.sshgate.server import MOST_PER_ADDRESS, serving
 from backendai.ops import alive
 from backendai.ops.checks import check_ssh

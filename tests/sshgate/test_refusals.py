@@ -13,8 +13,9 @@ from asyncssh.packet import Boolean, String
 from backendai.domain.activity.models import AuditEntry
 from backendai.domain.compute.models import ComputeSession
 from backendai.gates.gateways.guard import Unknown
-from backendai.gates.sshgate import refusals
-from backendai.gates.sshgate.refusals import Refusals
+from backendai.gates.sshgate import counts
+from backendai.gates.sshgate import server as refusals
+from backendai.gates.sshgate.server import Refusals
 from tests.sshgate.stage import Stage, connect, stage
 
 SECRET = "hunter2-instead-of-a-name"
@@ -22,6 +23,7 @@ SECRET = "hunter2-instead-of-a-name"
 
 @pytest.mark.django_db(transaction=True)
 def test_brute_force_leaves_one_entry_without_what_was_typed() -> None:
+    refused = counts.registry.get_sample_value("backendai_ssh_refused_total") or 0
     with stage() as here:
         for _ in range(3):
             assert here.run(here.folder / "none", SECRET, "id").returncode == 255
@@ -31,6 +33,7 @@ def test_brute_force_leaves_one_entry_without_what_was_typed() -> None:
     assert (entry.action, entry.actor, entry.target_id) == ("ssh.refuse", None, "127.0.0.1")
     assert entry.address == "127.0.0.1"
     assert entry.details == {"attempts": 4, "keys": 1}
+    assert counts.registry.get_sample_value("backendai_ssh_refused_total") == refused + 4
     assert SECRET not in str(list(AuditEntry.objects.values_list()))
 
 

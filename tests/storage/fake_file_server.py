@@ -145,12 +145,15 @@ class FakeFileServer:
             if name in self.taken and not (body["overwrite"] or body["keep_both"]):
                 return 409, {"code": "exists", "message": "There is something at this path already."}
             return 200, {"path": f"{name} (2)" if name in self.taken and body["keep_both"] else name}
+        if rest[0] == "operations":
+            progress = {"bytes": 0, "files": 0, "total_bytes": None, "total_files": None}
+            return 200, {"operation": rest[1], "state": "running", "progress": progress}
         if rest[0] == "directories":
             if body["path"] in files:
                 return 409, {"code": "exists", "message": f"{body['path']} exists."}
             files[body["path"]] = "directory"
-            return 201, {"name": body["path"], "kind": "directory", "size": 0, "mtime": 1.0}
-        return 200, {}
+            return 201, {"path": body["path"]}
+        return 200, {"path": body["target"]} if rest[0] == "copies" else {"items": []}
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from backendai.agent.backends.native.backend import IMAGE, ProcessBackend
+from backendai.agent.backends.native.backend import IMAGE, NativeBackend
 from backendai.agent.mounts.hosts import StorageHosts
 from backendai.domain.compute.services.agents.kernel_specs import spec_for
 from backendai.domain.compute.spec import MountRequest
@@ -35,7 +35,7 @@ def test_every_kernel_of_a_cluster_reads_and_writes_the_same_folders(cast: Cast,
         cast.alice, mounts=wishes, cluster_size=3, session_type="batch", startup_command=command, start_in="results"
     )
     place(session, agent)
-    backend = ProcessBackend(
+    backend = NativeBackend(
         tmp_path / "agent", deployment="test", agent="n1", hosts=StorageHosts({"local": root}, (), "test")
     )
     try:

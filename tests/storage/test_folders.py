@@ -69,15 +69,6 @@ def test_a_name_is_taken_once_for_each_owner(folder: Folder, cast: Cast) -> None
     assert create_folder(cast.bob, name="data", now=NOW).status == FolderStatus.READY
 
 
-def test_the_same_idempotency_key_makes_one_folder(cast: Cast, host: StorageHost) -> None:
-    made = [create_folder(cast.alice, name="data", idempotency_key="k", now=NOW) for _ in range(2)]
-    assert made[0].pk == made[1].pk
-    with pytest.raises(Conflict) as refused:
-        create_folder(cast.alice, name="other", idempotency_key="k", now=NOW)
-    assert refused.value.code == "idempotency-key-reused"
-    assert create_folder(cast.bob, name="data", idempotency_key="k", now=NOW).user == cast.bob
-
-
 def test_a_project_folder_needs_somebody_who_manages_the_project(cast: Cast, host: StorageHost) -> None:
     with pytest.raises(NotFound):
         create_folder(cast.alice, name="shared", project=cast.project, now=NOW)

@@ -33,7 +33,7 @@ from backendai.domain.storage.services import (
 )
 from backendai.domain.storage.services.adopting import adopt_folders
 from backendai.domain.storage.status import FolderStatus
-from backendai.files.entries import copying
+from backendai.files.entries import changes as copying
 from backendai.portal.loops import folders
 from tests.cast import Cast
 from tests.factories import make_session

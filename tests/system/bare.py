@@ -10,8 +10,8 @@ import signal
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -111,9 +111,12 @@ def programs_without(target: Path, absent: Sequence[str]) -> None:
 
 
 class Start:
-    """One ``./bin/up`` of a clone. Use as a context manager: in the end Ctrl-C is pressed, and nothing may be left."""
+    """One ``./bin/up`` of a clone, or what ``up`` says, in a folder. Use as a context manager: in the end Ctrl-C is
+    pressed, and nothing may be left."""
 
-    def __init__(self, clone: Path, person: Person, *, path: Path, has_docker: bool) -> None:
+    def __init__(
+        self, clone: Path, person: Person, *, path: Path, has_docker: bool, up: Sequence[str] = ("./bin/up",)
+    ) -> None:
         self.clone, self.person, self.has_docker = clone, person, has_docker
         self.url = f"http://127.0.0.1:{(port := free_port())}"
         self._log = clone.parent / f"{clone.name}.log"
@@ -121,7 +124,7 @@ class Start:
         if not has_docker:
             self.environment["DOCKER_HOST"] = f"unix://{clone.parent}/no-engine.sock"
         self.image = "python"
-        self._process = self.spawn("./bin/up", "--port", str(port), log=self._log)
+        self._process = self.spawn(*up, "--port", str(port), log=self._log)
 
     def __enter__(self) -> Start:
         try:
@@ -218,14 +221,8 @@ class Start:
         return _READY.search(self.said()) is not None
 
     def _sign_in(self) -> Client:
-        """Sign in with the password that was printed, as a browser does, and make a token."""
-        found = _READY.search(self.said())
-        assert found is not None
-        with requests.Session() as browser:
-            browser.trust_env = False
-            browser.get(f"{self.url}/login/", timeout=patient(15)).raise_for_status()
-            form = {"username": found[1], "password": found[2], "csrfmiddlewaretoken": _csrf(browser)}
-            browser.post(f"{self.url}/login/", data=form, timeout=patient(15)).raise_for_status()
+        """Sign in and make a token."""
+        with self.browser() as browser:
             if self.has_docker:
                 self._take_in_images(browser)
             token = browser.post(
@@ -236,6 +233,18 @@ class Start:
             )
         assert token.status_code == 201, token.text
         return Client(self.url, token.json()["token"])
+
+    @contextmanager
+    def browser(self) -> Iterator[requests.Session]:
+        """Yield a browser that has signed in with the password that was printed."""
+        found = _READY.search(self.said())
+        assert found is not None
+        with requests.Session() as browser:
+            browser.trust_env = False
+            browser.get(f"{self.url}/login/", timeout=patient(15)).raise_for_status()
+            form = {"username": found[1], "password": found[2], "csrfmiddlewaretoken": _csrf(browser)}
+            browser.post(f"{self.url}/login/", data=form, timeout=patient(15)).raise_for_status()
+            yield browser
 
     def _take_in_images(self, browser: requests.Session) -> None:
         """Take what the agent has into the catalogue, and enable the tiny image, as an administrator does."""

@@ -51,7 +51,7 @@ class Served:
 
     def replicas(self) -> list[Body]:
         """Return the replicas that have not ended."""
-        return [dict(one) for one in self.client._get(f"{self.path}replicas/").json()]
+        return [dict(one) for one in self.client._get(f"{self.path}replicas/").json()["results"]]
 
     def records(self) -> dict[str, str]:
         """Return the sentence of the newest decision of each code."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
-import sqlite3
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack
 from pathlib import Path
 from uuid import UUID
 
@@ -15,7 +14,7 @@ import pytest
 
 from tests.patience import patient, until
 from tests.system.client import TERMINAL
-from tests.system.platform import Platform
+from tests.system.platform import ROOT, Platform
 from tests.system.stores import stores
 
 pytestmark = [pytest.mark.system, pytest.mark.docker, pytest.mark.usefixtures("tiny_image")]
@@ -27,36 +26,19 @@ Drill = tuple[Platform, Callable[[], None], Callable[[], None]]
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.long)])
 def drill(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Drill]:
     """A running platform, how its database is saved, and how it is restored while the platform is stopped."""
-    if request.param == "sqlite":
-        with Platform(tmp_path / "data") as platform:
-            database, backup = platform.data / "portal.sqlite3", tmp_path / "backup.sqlite3"
-            yield platform, lambda: save_sqlite(database, backup), lambda: restore_sqlite(database, backup)
-        return
-    with stores() as servers:
-        extra = {"DATABASE_URL": servers.database_url, "REDIS_URL": servers.redis_url}
-        with Platform(tmp_path / "data", extra=extra) as platform:
-            backup, url = tmp_path / "backup.dump", servers.database_url.replace("postgres://", "postgresql://")
-            save = ["pg_dump", "--format=custom", f"--file={backup}", url]
-            restore = ["pg_restore", "--clean", "--if-exists", "--exit-on-error", f"--dbname={url}", str(backup)]
-            yield platform, lambda: run(save), lambda: run(restore)
+    backup = str(tmp_path / "backup.tar.gz")
+    with ExitStack() as stack:
+        extra = {}
+        if request.param == "postgresql":
+            servers = stack.enter_context(stores())
+            extra = {"DATABASE_URL": servers.database_url, "REDIS_URL": servers.redis_url}
+        platform = stack.enter_context(Platform(tmp_path / "data", extra=extra))
+        yield platform, lambda: run(platform, "backup", backup), lambda: run(platform, "restore", backup, "--force")
 
 
-def run(command: list[str]) -> None:
-    found = shutil.which(command[0]) or next(
-        str(path) for path in sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{command[0]}"), reverse=True)
-    )
-    subprocess.run([found, *command[1:]], check=True, timeout=patient(60))
-
-
-def save_sqlite(database: Path, backup: Path) -> None:
-    with closing(sqlite3.connect(database)) as source, closing(sqlite3.connect(backup)) as target:
-        source.backup(target)
-
-
-def restore_sqlite(database: Path, backup: Path) -> None:
-    for suffix in ("-wal", "-shm"):
-        database.with_name(database.name + suffix).unlink(missing_ok=True)
-    shutil.copyfile(backup, database)
+def run(platform: Platform, *words: str) -> None:
+    command = [sys.executable, "manage.py", *words]
+    subprocess.run(command, cwd=ROOT, env=platform.environment, check=True, timeout=patient(60))
 
 
 def test_sessions_that_began_after_the_backup_run_on_and_are_adopted(drill: Drill) -> None:

@@ -52,7 +52,7 @@ def test_a_language_model_streams_chats_from_two_containers(platform: Platform) 
     endpoint = client.post("endpoints/", {"name": fresh("chat"), "minimum": 2, "maximum": 2, **revision})
     path = f"endpoints/{endpoint['id']}/"
     token = client.post(f"{path}tokens/", {"name": "test"})["token"]
-    replicas = lambda: client._get(f"{path}replicas/").json()  # noqa: E731
+    replicas = lambda: client._get(f"{path}replicas/").json()["results"]  # noqa: E731
     until(
         lambda: [one["state"] for one in replicas()] == ["ready"] * 2,
         2 * READY_WITHIN,

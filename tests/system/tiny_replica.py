@@ -33,6 +33,6 @@ def tiny_replica(client: Client, name: str, command: str, **revision: Any) -> It
     try:
         yield answer
     finally:
-        own = [one["session"] for one in client._get(f"{path}replicas/").json()]
+        own = [one["session"] for one in client._get(f"{path}replicas/").json()["results"]]
         client._send("DELETE", path)
         until(lambda: all(client.session(one)["status"] in TERMINAL for one in own), 60, "its replicas have ended")

@@ -21,8 +21,8 @@ from django.utils.translation import override
 from backendai.base.core.errors import UserError
 from backendai.base.core.messages import Message, for_column, for_json, shortened
 from backendai.base.core.names import check_session_name
-from backendai.base.texts.languages import language_asked_for
 from backendai.base.texts.messages import in_words
+from backendai.base.texts.translation import language_asked_for
 from backendai.base.wire.messages import KernelReport, KernelState
 from backendai.domain.activity.jobs import start_job
 from backendai.domain.activity.models import BackgroundJob

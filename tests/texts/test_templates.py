@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from backendai.base.core.messages import gaps
-from backendai.ops.tools.texts.found import MESSAGES, texts_of_code, texts_of_templates
+from backendai.ops.tools.texts.files import texts
+from backendai.ops.tools.texts.found import MESSAGES
 
 ROOT = Path(__file__).resolve().parents[2]
 _CLASS, _WORD = re.compile(r"^class (\w+)\(([^)]*)\)", re.M), re.compile(r"\w+")
@@ -19,8 +20,7 @@ _NUMBERED = re.compile(r"\{\w*_\d+\}|%\(\w*_\d+\)")
 
 
 def test_each_gap_has_a_name_that_says_what_it_is() -> None:
-    texts = [*texts_of_code(ROOT / "backendai", ROOT), *texts_of_templates(ROOT / "templates", ROOT)]
-    numbered = [f"{one.files[0]}: {one.key.text}" for one in texts if _NUMBERED.search(one.key.text + one.plural)]
+    numbered = [f"{one.locations[0][0]}: {one.id}" for one in texts() if _NUMBERED.search(str(one.id))]
     assert not numbered, "name what it is: least, most, asked, …"
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 import pytest
-from allauth.account.internal.flows import login
+from allauth.account.authentication import AUTHENTICATION_METHODS_SESSION_KEY
 from django.test import Client
 
 from backendai.domain.accounts.models import User
@@ -15,8 +15,8 @@ from backendai.domain.accounts.models import User
 def prove(client: Client) -> None:
     """Let this login have proved by password just now who it is, as every real one has."""
     session = client.session
-    session[login.AUTHENTICATION_METHODS_SESSION_KEY] = [{"method": "password", "at": time.time()}]
-    session[login._AUTHENTICATION_METHODS_USER_SESSION_KEY] = session["_auth_user_id"]
+    session[AUTHENTICATION_METHODS_SESSION_KEY] = [{"method": "password", "at": time.time()}]
+    session[f"{AUTHENTICATION_METHODS_SESSION_KEY}_user"] = session["_auth_user_id"]
     session.save()
 
 

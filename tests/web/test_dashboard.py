@@ -20,6 +20,7 @@ from backendai.domain.usage.models import UsageSample
 from tests.api.callers import Caller
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_running_session, make_session
+from tests.pages import markup
 from tests.web.conftest import HTMX
 
 pytestmark = pytest.mark.django_db
@@ -28,7 +29,7 @@ LIMITS = "/api/v1/me/limits/"
 
 
 def words(page: Any) -> str:
-    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page.content.decode()))
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", markup(page)))
 
 
 def test_it_names_the_strictest_limit_and_shows_what_is_left(cast: Cast, browse: Browse) -> None:
@@ -62,7 +63,7 @@ def test_a_limit_of_nothing_is_shown_as_0_and_full(cast: Cast, browse: Browse) -
     page = browse(cast.alice).get(reverse("web:dashboard"))
     assert "Memory 0 B of 0 B · 0 B left" in words(page)
     assert "Sessions 0 of 0 · 0 left" in words(page)
-    assert 'aria-label="Sessions: 0 of 0 held">100 %' in page.content.decode()
+    assert 'aria-label="Sessions: 0 of 0 held">100 %' in markup(page)
 
 
 def test_group_and_project_can_be_chosen_and_a_foreign_one_is_not_shown(cast: Cast, browse: Browse) -> None:
@@ -94,8 +95,8 @@ def test_a_superadmin_sees_how_the_cluster_stands(cast: Cast, browse: Browse) ->
     make_agent(status="LOST")
     make_session(cast.bob)
     cluster = browse(cast.dana).get(reverse("web:dashboard")).context["cluster"]
-    chart, now = cluster.pop("chart"), cluster.pop("now")
-    assert [agent.status for agent in now.troubled] == ["LOST"]
+    chart, _, problems = cluster.pop("chart"), cluster.pop("now"), cluster.pop("problems")
+    assert [word for word, *_ in problems] == ["lost"]
     assert cluster == {"active": 2, "waiting": 1, "agents": [("ALIVE", 1), ("LOST", 1)]}
     assert (len(chart["drawn"].columns), chart["title"]) == (30, "CPU hours")
 
@@ -119,22 +120,25 @@ def test_a_superadmin_sees_who_uses_waits_and_holds_what_lies_idle(cast: Cast, b
     assert [email for email, _ in now.users] == [cast.alice.email, cast.bob.email, cast.dana.email]
     assert [session.name for session in now.waiting] == ["waits"]
     assert [session.name for session in now.idle] == ["lazy"]
-    assert sorted(agent.name for agent in now.troubled) == ["gone", "gpu-01"]
     shown = words(answer)
-    for part in ("Who holds most", "Waiting longest", "gone Lost", "gpu-01 Alive Old."):
+    for part in ("Who holds most", "Waiting longest", "lost gone", "Old. gpu-01"):
         assert part in shown
     assert "Who holds most" not in words(browse(cast.alice).get(reverse("web:dashboard")))
 
 
-def test_unknown_kernels_stand_before_mere_notes_and_lead_to_the_decision(cast: Cast, browse: Browse) -> None:
+def test_problems_of_agents_stand_once_by_kind_with_one_link_and_mere_notes_last(cast: Cast, browse: Browse) -> None:
     note = {"code": "old", "message": "Old.", "fix": ""}
     for number in range(6):
         make_agent(f"noted-{number}", notes=[note])
     make_agent("restored", unknown_kernels=2, unknown_running=2)
+    for name in ("away-1", "away-2"):
+        make_agent(name, status="LOST")
     answer = browse(cast.dana).get(reverse("web:dashboard"))
-    assert answer.context["cluster"]["now"].troubled[0].name == "restored"
-    assert "restored Alive · 2 unknown kernels" in words(answer)
-    assert reverse("manage:unknown-kernels") in answer.content.decode().partition("Agents to look at")[2]
+    box = words(answer).partition("Agents to look at")[2]
+    assert "lost away-1, away-2 unknown kernels restored Old. noted-0, noted-1, noted-2 … (6 agents)" in box
+    links = markup(answer).partition("Agents to look at")[2].partition("</ul>")[0]
+    agents = reverse("manage:agents")
+    assert re.findall('href="([^"]+)"', links) == [f"{agents}?status=LOST", reverse("manage:unknown-kernels"), agents]
 
 
 def test_it_asks_the_database_as_often_for_many_sessions_as_for_one(
@@ -167,7 +171,7 @@ def test_it_says_how_much_more_one_can_have_in_a_group_and_what_stands_in_the_wa
     assert "CPU 0 used · 2 available 0 % limited by free capacity" in other
     free = client.get(reverse("web:dashboard"), {"group": "east", "show": "free"})
     assert "CPU 7 of 8 free" in words(free)
-    assert 'aria-label="CPU: 7 of 8 free">88 %' in free.content.decode()
+    assert 'aria-label="CPU: 7 of 8 free">88 %' in markup(free)
 
 
 def test_what_groups_have_is_shown_to_superadmins_alone_where_the_site_says_so(cast: Cast, browse: Browse) -> None:
@@ -182,7 +186,7 @@ def test_what_groups_have_is_shown_to_superadmins_alone_where_the_site_says_so(c
 def test_each_number_of_sessions_says_on_a_phone_which_status_it_counts(cast: Cast, browse: Browse) -> None:
     make_running_session(cast.alice, make_agent())
     make_session(cast.alice, name="waits")
-    page = browse(cast.alice).get(reverse("web:dashboard")).content.decode()
+    page = markup(browse(cast.alice).get(reverse("web:dashboard")))
     assert re.findall(r'data-label="(\w+)">1<', page) == ["Pending", "Running"]
 
 

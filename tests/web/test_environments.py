@@ -18,6 +18,7 @@ from backendai.domain.compute.models import ComputeSession
 from backendai.portal.web.launch.fields.environments import Environment, offer_for
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image
+from tests.pages import markup
 
 pytestmark = pytest.mark.django_db
 Browse = Callable[[User], Client]
@@ -100,7 +101,7 @@ def test_it_says_what_no_agent_of_the_group_can_run_now(
         "made-1.0": missing,
     }
     assert not found["made-1.0"].is_closed, "a session waits until an agent has it"
-    assert missing in browse(cast.alice).get(LAUNCH).content.decode()
+    assert missing in markup(browse(cast.alice).get(LAUNCH))
     found = offered(cast, group="native")
     closed = "The image needs containers; resource group native has none for it."
     assert found["pulled-1.0"].obstacle == found["made-1.0"].obstacle == closed
@@ -156,7 +157,7 @@ def test_the_form_begins_with_the_first_environment_that_can_be_chosen(cast: Cas
     image("1.0", "bbb", architecture="aarch64")
     answer = browse(cast.alice).get(LAUNCH)
     assert answer.context["form"]["image"].value() == "bbb-1.0"
-    page = answer.content.decode()
+    page = markup(answer)
     assert 'name="image" value="bbb-1.0" checked' in page
     assert 'name="image" value="aaa-1.0" disabled' in page
     assert "The image needs x86_64; resource group default has aarch64." in page
@@ -167,7 +168,7 @@ def test_several_versions_are_one_list_by_environment_that_works_without_scripts
     for tag in ("1.0", "2.0"):
         image(tag)
     client = browse(cast.alice)
-    page = client.get(LAUNCH).content.decode()
+    page = markup(client.get(LAUNCH))
     assert '<optgroup label="tensorflow"' in page
     assert page.index('value="tensorflow-2.0"') < page.index('value="tensorflow-1.0"')
     assert client.post(LAUNCH, typed(cast, image="tensorflow-1.0")).status_code == 302
@@ -180,7 +181,7 @@ def test_another_group_renews_the_environments_and_keeps_the_choice(cast: Cast, 
     image("1.0")
     image("2.0")
     renewed = browse(cast.alice).post(RENEWED, typed(cast, image="tensorflow-1.0", resource_group="arm"))
-    page = renewed.content.decode()
+    page = markup(renewed)
     assert "The image needs x86_64; resource group arm has aarch64." in page
     assert "selected>tensorflow · 1.0" in page
     assert "invalid-feedback" not in page
@@ -193,12 +194,12 @@ def test_a_typed_image_counts_instead_of_the_choice_where_the_site_allows_it(cas
     image("1.0")
     image("2.0")
     client = browse(cast.alice)
-    assert 'name="manual_image"' not in client.get(LAUNCH).content.decode()
+    assert 'name="manual_image"' not in markup(client.get(LAUNCH))
     ignored = typed(cast, image="tensorflow-1.0", manual_image=f"{ROOT}tensorflow:2.0", name="ignored")
     assert client.post(LAUNCH, ignored).status_code == 302
     assert ComputeSession.objects.get().image.name == "tensorflow-1.0"
     allow_typed_images(cast)
-    assert 'name="manual_image"' in client.get(LAUNCH).content.decode()
+    assert 'name="manual_image"' in markup(client.get(LAUNCH))
     assert client.post(LAUNCH, typed(cast, manual_image=f"{ROOT}tensorflow:2.0")).status_code == 302
     assert ComputeSession.objects.get(name="try-one").image.name == "tensorflow-2.0"
 
@@ -217,7 +218,7 @@ def test_a_typed_name_is_no_door_past_what_one_may_use(cast: Cast, browse: Brows
         assert "image" not in errors
     wrong = client.post(LAUNCH, typed(cast, image="tensorflow-1.0", manual_image="not a name!"))
     assert "is not the name of an image" in wrong.context["form"].errors["manual_image"][0]
-    assert 'value="not a name!"' in wrong.content.decode()
+    assert 'value="not a name!"' in markup(wrong)
     foreign = image("1.0", "foreign")
     foreign.domains.add(cast.elsewhere.domain)
     dana = browse(cast.dana).post(LAUNCH, typed(cast, manual_image="foreign-1.0"))
@@ -260,16 +261,16 @@ def test_the_images_that_come_along_say_what_is_in_them(cast: Cast) -> None:
 def test_without_a_group_or_a_storage_host_it_says_who_can_do_what(cast: Cast, browse: Browse) -> None:
     user, superadmin = (browse(one) for one in (cast.alice, cast.dana))
     for path in ("/dashboard/", LAUNCH):
-        assert "No resource group is open to you yet. Ask an" in user.get(path).content.decode(), path
-        assert '<a href="/manage/groups/">Open one to them</a>' in superadmin.get(path).content.decode(), path
+        assert "No resource group is open to you yet. Ask an" in markup(user.get(path)), path
+        assert '<a href="/manage/groups/">Open one to them</a>' in markup(superadmin.get(path)), path
     for path in ("/folders/new/", "/sessions/new/folder/"):
-        assert "for new folders. Ask an administrator." in user.get(path).content.decode(), path
-        assert '<a href="/manage/storage-hosts/">Add or enable one</a>' in superadmin.get(path).content.decode(), path
+        assert "for new folders. Ask an administrator." in markup(user.get(path)), path
+        assert '<a href="/manage/storage-hosts/">Add or enable one</a>' in markup(superadmin.get(path)), path
 
 
 def test_without_an_image_it_says_who_can_do_what(cast: Cast, browse: Browse) -> None:
     make_group()
-    user, superadmin = (browse(one).get(LAUNCH).content.decode() for one in (cast.alice, cast.dana))
+    user, superadmin = (markup(browse(one).get(LAUNCH)) for one in (cast.alice, cast.dana))
     assert "Ask an administrator to enable one" in user and "/manage/images/" not in user
     assert "Ask an administrator" not in superadmin
     assert 'Under <a href="/manage/images/">Images</a>, import those found on agents' in superadmin

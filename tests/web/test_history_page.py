@@ -20,6 +20,7 @@ from backendai.domain.compute.status import Outcome
 from backendai.portal.web.session.reasons.history import PAGE_SIZE
 from tests.cast import Cast
 from tests.factories import make_group, make_running_session, make_session
+from tests.pages import markup
 from tests.waiting import make_waiting_session
 from tests.web.conftest import HTMX
 
@@ -51,12 +52,9 @@ def phases(page: str) -> list[str]:
 def test_it_is_a_page_of_its_own_without_scripts(cast: Cast, browse: Browse, session: ComputeSession) -> None:
     client = browse(cast.alice)
     address = reverse("web:history", args=[session.pk])
-    assert (
-        f'id="history-button" href="{address}"'
-        in client.get(reverse("web:session", args=[session.pk])).content.decode()
-    )
-    page = client.get(address).content.decode()
-    assert "<!doctype html>" in page
+    assert f'id="history-button" href="{address}"' in markup(client.get(reverse("web:session", args=[session.pk])))
+    page = markup(client.get(address))
+    assert "<!DOCTYPE html>" in page
     assert sorted(phases(page)) == ["Schedule", "Schedule", "Schedule", "Start"]
     for label in ("ID", "Phase", "Result", "From status", "To status", "Error code", "Message"):
         assert f">{label}</label>" in page
@@ -67,8 +65,8 @@ def test_htmx_gets_the_rows_alone_and_a_box_with_the_filters_to_lie_over_the_pan
     cast: Cast, browse: Browse, session: ComputeSession
 ) -> None:
     client, address = browse(cast.alice), reverse("web:history", args=[session.pk])
-    part, box = (client.get(address, **headers).content.decode() for headers in (ROWS, HTMX))
-    assert "<!doctype" not in part + box
+    part, box = (markup(client.get(address, **headers)) for headers in (ROWS, HTMX))
+    assert "<!DOCTYPE" not in part + box
     assert len(phases(part)) == len(phases(box)) == 4
     assert ('id="history-filter"' in part, 'id="history-filter"' in box) == (False, True)
 
@@ -91,7 +89,7 @@ def test_htmx_gets_the_rows_alone_and_a_box_with_the_filters_to_lie_over_the_pan
 def test_each_field_narrows_the_rows(
     cast: Cast, browse: Browse, session: ComputeSession, query: str, number: int
 ) -> None:
-    part = browse(cast.alice).get(f"{reverse('web:history', args=[session.pk])}?{query}", **ROWS).content.decode()
+    part = markup(browse(cast.alice).get(f"{reverse('web:history', args=[session.pk])}?{query}", **ROWS))
     assert len(phases(part)) == number
 
 
@@ -103,7 +101,7 @@ def test_a_message_is_found_as_its_reader_sees_it(
 
     def found(words: str, language: str = "en") -> int:
         headers = ROWS | {"HTTP_ACCEPT_LANGUAGE": language}
-        return client.get(address, {"message": words}, **headers).content.decode().count('<tbody id="record-')
+        return markup(client.get(address, {"message": words}, **headers)).count('<tbody id="record-')
 
     assert found("no agent has  room for 2 CPU cores, 512 mib of") == 1  # a sentence across its values
     assert found("1 of 1 agents ruled out") == 1  # of a step
@@ -127,26 +125,26 @@ def test_an_id_finds_its_row_and_nonsense_is_said_to_be_none(
 ) -> None:
     client, address = browse(cast.alice), reverse("web:history", args=[session.pk])
     record = SchedulingRecord.objects.get(error_code="no-room")
-    assert f'id="record-{record.uid}"' in client.get(address, {"id": str(record.uid)}).content.decode()
-    assert "ID: Enter a valid UUID." in client.get(address, {"id": "17"}, **ROWS).content.decode()
+    assert f'id="record-{record.uid}"' in markup(client.get(address, {"id": str(record.uid)}))
+    assert "ID: Enter a valid UUID." in markup(client.get(address, {"id": "17"}, **ROWS))
 
 
 def test_it_sorts_by_either_time_both_ways(cast: Cast, browse: Browse, session: ComputeSession) -> None:
     client, address = browse(cast.alice), reverse("web:history", args=[session.pk])
-    page = client.get(address).content.decode()
+    page = markup(client.get(address))
     assert 'aria-sort="descending"><button class="sorter" type="submit" id="sort-updated_at" name="sort" ' in page
     assert 'value="updated_at"' in page
     for column in ("created_at", "updated_at"):
-        upwards = client.get(address, {"sort": column, "ordering": f"-{column}"}).content.decode()
+        upwards = markup(client.get(address, {"sort": column, "ordering": f"-{column}"}))
         assert f'name="ordering" value="{column}"' in upwards
-        downwards = client.get(address, {"sort": f"-{column}"}).content.decode()
+        downwards = markup(client.get(address, {"sort": f"-{column}"}))
         assert phases(upwards) == phases(downwards)[::-1]
 
 
 def test_it_unfolds_steps_with_times_of_their_own_or_of_their_row(
     cast: Cast, browse: Browse, session: ComputeSession
 ) -> None:
-    page = browse(cast.alice).get(reverse("web:history", args=[session.pk])).content.decode()
+    page = markup(browse(cast.alice).get(reverse("web:history", args=[session.pk])))
     assert "2 steps</summary>" in page
     assert page.count('class="expander needs-js"') == 2, "only where there are steps"
     record = SchedulingRecord.objects.get(error_code="no-room")
@@ -170,7 +168,7 @@ def test_each_result_has_its_colour_and_its_word(
     cast: Cast, browse: Browse, session: ComputeSession, result: str, tone: str
 ) -> None:
     SchedulingRecord.objects.update(result=Outcome(result))
-    part = browse(cast.alice).get(reverse("web:history", args=[session.pk]), **ROWS).content.decode()
+    part = markup(browse(cast.alice).get(reverse("web:history", args=[session.pk]), **ROWS))
     assert re.search(rf'class="status tone-{tone}">\w+', part)
 
 
@@ -180,9 +178,9 @@ def test_it_turns_pages(cast: Cast, browse: Browse, session: ComputeSession) -> 
     )
     client, address = browse(cast.alice), reverse("web:history", args=[session.pk])
     assert PAGE_SIZE == 10
-    first = client.get(address, **ROWS).content.decode()
+    first = markup(client.get(address, **ROWS))
     assert (len(phases(first)), 'id="history-more"' in first) == (PAGE_SIZE, True)
-    second = client.get(address, {"page": 2}, **ROWS).content.decode()
+    second = markup(client.get(address, {"page": 2}, **ROWS))
     assert (len(phases(second)), 'id="history-back"' in second) == (4, True)
 
 
@@ -209,7 +207,7 @@ def test_a_wait_tells_its_place_for_how_long_and_until_when(cast: Cast, browse: 
     until = (timezone.now() + timedelta(minutes=20)).isoformat()
     wait = Waiting(one.pk, "behind-in-queue", "bigger asks for 4 cpu first.", {"until": until}, position=3)
     note_waits([wait], now=timezone.now())
-    page = browse(cast.alice).get(reverse("web:session", args=[one.pk])).content.decode()
+    page = markup(browse(cast.alice).get(reverse("web:session", args=[one.pk])))
     assert "Waiting for its turn" in page
     assert 'position <span class="number">3</span> in the queue of default' in page
     assert f'for <time datetime="{one.created_at.isoformat()}"' in page
@@ -222,7 +220,7 @@ def test_it_tells_when_a_session_ends_at_the_latest(cast: Cast, browse: Browse) 
     cast.alice.policy = ResourcePolicy.objects.create(name="short", max_session_lifetime=timedelta(hours=3))
     cast.alice.save()
     one = make_running_session(cast.alice)
-    page = browse(cast.alice).get(reverse("web:session", args=[one.pk])).content.decode()
+    page = markup(browse(cast.alice).get(reverse("web:session", args=[one.pk])))
     assert "<strong>Maximum lifetime</strong> ends the session" in page
     assert "No idle checker" not in page
     assert one.ends_at.isoformat() in page
@@ -241,7 +239,7 @@ def test_moments_in_messages_stand_in_the_readers_clock_and_rest_keeps_the_text(
     client = browse(cast.alice)
     moment = f'<time datetime="{at.isoformat()}" data-exact'
     for page, number in (("web:history", 2), ("web:session_info", 3), ("web:session", 1), ("web:session_row", 1)):
-        text = re.sub(' data-wait="[^"]*"', "", client.get(reverse(page, args=[session.pk])).content.decode())
+        text = re.sub(' data-wait="[^"]*"', "", markup(client.get(reverse(page, args=[session.pk]))))
         assert text.count(moment) >= number
         assert f'<time datetime="{at.isoformat()}" data-ago>in ' in text
         assert f"starts at {written}" not in text
@@ -257,6 +255,6 @@ def test_a_history_that_was_deleted_after_its_time_is_said_to_be_gone(
 ) -> None:
     SchedulingRecord.objects.all().delete()
     address = reverse("web:history", args=[session.pk])
-    assert "Nothing has happened to this session yet." in browse(cast.alice).get(address).content.decode()
+    assert "Nothing has happened to this session yet." in markup(browse(cast.alice).get(address))
     ComputeSession.objects.update(status="TERMINATED", ended_at=timezone.now())
-    assert "The history of this session is no longer kept." in browse(cast.alice).get(address).content.decode()
+    assert "The history of this session is no longer kept." in markup(browse(cast.alice).get(address))

@@ -18,6 +18,7 @@ from backendai.domain.accounts.services.language import choose_language
 from backendai.domain.activity.models import AuditEntry
 from backendai.portal.web.frame.time_words import clock, relative
 from tests.cast import Cast
+from tests.pages import markup
 
 pytestmark = pytest.mark.django_db
 Browse = Callable[[User], Client]
@@ -36,21 +37,21 @@ KOREAN = {"HTTP_ACCEPT_LANGUAGE": "ko-KR,ko;q=0.9,en;q=0.5"}
 def test_a_visitor_is_spoken_to_as_the_browser_asks_until_another_language_is_chosen(client: Client) -> None:
     login = reverse("web:login")
     plain, asked = client.get(login), client.get(login, **KOREAN)
-    assert '<html lang="en">' in plain.content.decode()
-    assert '<html lang="ko">' in asked.content.decode() and "로그인" in asked.content.decode()
+    assert '<html lang="en">' in markup(plain)
+    assert '<html lang="ko">' in markup(asked) and "로그인" in markup(asked)
     assert asked["Content-Language"] == "ko" and "Accept-Language" in asked["Vary"]
-    assert '<html lang="en">' in client.get(login, HTTP_ACCEPT_LANGUAGE="xx,de;q=0.8").content.decode()
+    assert '<html lang="en">' in markup(client.get(login, HTTP_ACCEPT_LANGUAGE="xx,de;q=0.8"))
 
     chosen = client.post(reverse("web:language"), {"language": "ko", "next": f"{login}?next=/dashboard/"})
     assert chosen["Location"] == f"{login}?next=/dashboard/"
     cookie = chosen.cookies[settings.LANGUAGE_COOKIE_NAME]
     assert (cookie.value, cookie["httponly"], cookie["samesite"]) == ("ko", True, "Lax")
     again = client.get(login)
-    assert '<html lang="ko">' in again.content.decode() and "Cookie" in again["Vary"]
+    assert '<html lang="ko">' in markup(again) and "Cookie" in again["Vary"]
 
 
 def test_what_a_token_may_do_is_said_in_the_language_of_the_page(cast: Cast, browse: Browse) -> None:
-    page = browse(cast.alice).get(reverse("web:tokens"), **KOREAN).content.decode()
+    page = markup(browse(cast.alice).get(reverse("web:tokens"), **KOREAN))
     said = re.findall(r'<span class="form-check-label">(.+?)</span>', page)
     assert len(said) == len(WORDS) - 1
     assert not any(re.search("[A-Za-z]", one.replace("SSH", "")) for one in said), said
@@ -74,10 +75,10 @@ def test_a_person_keeps_the_language_in_every_browser(cast: Cast, browse: Browse
     assert cast.alice.language == "ko"
     entry = AuditEntry.objects.get(action="user.choose-language")
     assert (entry.actor, entry.details) == (cast.alice, {"language": "ko"})
-    elsewhere = browse(cast.alice).get(page, HTTP_ACCEPT_LANGUAGE="en").content.decode()
+    elsewhere = markup(browse(cast.alice).get(page, HTTP_ACCEPT_LANGUAGE="en"))
     assert '<html lang="ko">' in elsewhere
     assert '<button type="submit" name="language" value="ko" lang="ko" aria-pressed="true">한국어</button>' in elsewhere
-    assert '<html lang="en">' in browse(cast.bob).get(page).content.decode(), "others are not asked"
+    assert '<html lang="en">' in markup(browse(cast.bob).get(page)), "others are not asked"
     with pytest.raises(UserError) as refused:
         choose_language(cast.alice, "xx")
     assert refused.value.code == "no-language"

@@ -15,7 +15,9 @@ from django.urls import reverse
 from backendai.domain.accounts.models import User
 from backendai.domain.catalog.models import ResourcePreset
 from backendai.domain.compute.spec import RoleSpec
+from backendai.portal.web.launch.field_table import LAUNCH_FIELDS
 from backendai.portal.web.launch.fields.roles_field import PARTS
+from backendai.portal.web.launch.form import LaunchForm
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image, make_session
 
@@ -124,3 +126,7 @@ def test_roles_of_an_address_are_whole_rows_also_where_their_cells_are_empty(sit
     model = make_session(site.alice, roles={"worker": RoleSpec(count=2)})
     form, _page = opened(browse(site.alice), {"like": str(model.pk)} | {f"roles.{part}": [""] for part in PARTS})
     assert [row.typed for row in form.role_rows()] == [{}], "all were removed"
+
+
+def test_each_field_of_the_form_stands_in_the_table() -> None:
+    assert LAUNCH_FIELDS.keys() - {"__all__"} == LaunchForm.base_fields.keys()

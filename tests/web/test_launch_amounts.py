@@ -22,6 +22,7 @@ from backendai.domain.compute.models import ComputeSession
 from backendai.portal.web.launch.fields.presets import split_size
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image, make_running_session
+from tests.pages import markup
 
 pytestmark = pytest.mark.django_db
 Browse = Callable[[User], Client]
@@ -54,7 +55,7 @@ def typed(cast: Cast, **over: Any) -> dict[str, Any]:
 def amounts(client: Client, cast: Cast, **over: Any) -> str:
     answer = client.post(reverse("web:launch_amounts"), typed(cast, **over))
     assert answer.status_code == 200
-    return answer.content.decode()
+    return markup(answer)
 
 
 def launch(client: Client, cast: Cast, **over: Any) -> Any:
@@ -86,7 +87,7 @@ def test_what_cannot_be_read_is_said_at_its_field_while_one_types(lab: Cast, bro
 
 def test_every_amount_shows_its_bounds_and_whose_they_are(lab: Cast, browse: Browse) -> None:
     client = browse(lab.alice)
-    for page in (client.get(reverse("web:launch")).content.decode(), amounts(client, lab)):
+    for page in (markup(client.get(reverse("web:launch"))), amounts(client, lab)):
         cpu, mem, gpu = (facts(page, slot) for slot in ("cpu", "mem", "cudadevice"))
         assert [cpu[each] for each in ("minimum", "remaining", "maximum", "end")] == ["0.1", "4", "6", "6"]
         assert "at least 0.1 4 can start now at most 6, the limit of user alice@example.com" in cpu["text"]
@@ -118,7 +119,7 @@ def test_what_waits_is_a_warning_and_what_can_never_be_is_an_error_that_names_th
         if said.startswith("above"):
             assert field in answer.context["form"].errors
     assert ComputeSession.objects.filter(owner=lab.alice).count() == 3
-    page = launch(client, lab, cpu="7").content.decode()
+    page = markup(launch(client, lab, cpu="7"))
     assert "User alice@example.com may use at most 6 CPU cores; this session alone requests 7." in page
 
 
@@ -143,8 +144,8 @@ def test_an_accelerator_that_was_asked_for_in_vain_can_be_taken_back(lab: Cast, 
     make_agent("plain", group=make_group("cpu-only"))
     client, hidden = browse(lab.alice), 'data-amount="cuda.device" hidden'
     in_vain = launch(client, lab, resource_group="cpu-only", **{"slot.cuda.device": "1"})
-    assert "slot.cuda.device" in in_vain.context["form"].errors and hidden not in in_vain.content.decode()
-    assert hidden in launch(client, lab, resource_group="cpu-only", cpu="99").content.decode()
+    assert "slot.cuda.device" in in_vain.context["form"].errors and hidden not in markup(in_vain)
+    assert hidden in markup(launch(client, lab, resource_group="cpu-only", cpu="99"))
 
 
 def test_without_limits_it_says_so_and_never_zero_or_a_word_of_machines(cast: Cast, browse: Browse) -> None:
@@ -170,7 +171,7 @@ def test_memory_is_a_number_with_a_unit_or_a_size_as_people_write_it(lab: Cast, 
     assert [split_size(text) for text in ("4g", "512 MiB", "1.5t", str(3 * GIB), "many", "")] == [
         ("4", "g"), ("512", "m"), ("1.5", "t"), ("3", "g"), ("many", ""), ("", ""),
     ]  # fmt: skip
-    page = launch(client, lab, mem="lots").content.decode()
+    page = markup(launch(client, lab, mem="lots"))
     assert "&#x27;lots&#x27; is not a size" in page or "&#x27;lotsg&#x27; is not a size" in page
 
 
@@ -212,9 +213,9 @@ def test_several_kernels_share_the_limits_take_whole_accelerators_and_no_chosen_
     client = browse(lab.alice)
     page = amounts(client, lab, cluster_size="2", cluster_mode="multi-node")
     assert facts(page, "cpu")["maximum"] == "3"
-    assert "1 to 3 (limit of user alice@example.com)." in " ".join(page.split())
+    assert "1 to 3 (limit of user alice@example.com)." in page
     assert "Of kernels with these amounts 4 can start on one agent now, and 6 on several." not in page  # 3 at most
-    assert "3 can start on one agent now, and 3 on several" in " ".join(page.split())
+    assert "3 can start on one agent now, and 3 on several" in page
     part = launch(client, lab, cluster_size="2", **{"slot.cuda.shares": "0.5"})
     assert "no part of one" in str(part.context["form"].errors["slot.cuda.shares"])
     chosen = launch(client, lab, cluster_size="2", agents="gpu-01")
@@ -224,9 +225,9 @@ def test_several_kernels_share_the_limits_take_whole_accelerators_and_no_chosen_
 
 def test_agents_stand_with_what_they_have_free_and_a_chosen_one_sets_the_bounds(lab: Cast, browse: Browse) -> None:
     client = browse(lab.alice)
-    assert 'id="id_agents"' not in client.get(reverse("web:launch")).content.decode()
+    assert 'id="id_agents"' not in markup(client.get(reverse("web:launch")))
     SiteSetting.objects.create(name="agent_select", value=True)
-    page = client.get(reverse("web:launch")).content.decode().replace("\N{NO-BREAK SPACE}", " ")
+    page = markup(client.get(reverse("web:launch"))).replace("\N{NO-BREAK SPACE}", " ")
     assert "gpu-01: 2 CPU · 6 GiB · 1 GPU · 2 GPU shares free" in page
     assert "gpu-02: 4 CPU · 8 GiB · 2 GPU free" in page
     cpu = facts(amounts(client, lab, agents="gpu-02"), "cpu")
@@ -308,15 +309,15 @@ def test_the_form_begins_with_the_first_preset_that_could_start_now(lab: Cast, b
     ResourcePreset.objects.create(name="whole", slots={"cpu": 5, "mem": "1g", "cuda.device": 1}, rank=1)
     ResourcePreset.objects.create(name="half", slots={"cpu": 3, "mem": "2g"}, rank=2)
     client = browse(lab.alice)
-    page = client.get(reverse("web:launch")).content.decode()
+    page = markup(client.get(reverse("web:launch")))
     assert 'id="preset-half" checked' in page
     form = client.get(reverse("web:launch")).context["form"]
     assert (form["cpu"].value(), form["mem"].value(), form["slot.cuda.device"].value()) == ("3", "2", None)
-    linked = client.get(reverse("web:launch"), {"name": "my-run"}).content.decode()
+    linked = markup(client.get(reverse("web:launch"), {"name": "my-run"}))
     assert 'id="preset-whole" checked' in linked, "an address says the same whatever is free"
     assert "&quot;preset&quot;: [&quot;whole&quot;]" in page, "what differs from it goes into the address"
     make_running_session(lab.bob, Agent.objects.get(name="gpu-02"), resources={"cpu": 2, "mem": "1g"})
-    assert 'id="preset-whole" checked' in client.get(reverse("web:launch")).content.decode(), "none can: by rank"
+    assert 'id="preset-whole" checked' in markup(client.get(reverse("web:launch"))), "none can: by rank"
 
 
 @pytest.mark.parametrize("kernels", [1, 2])
@@ -334,7 +335,7 @@ def test_more_than_a_policy_allows_is_refused_alike_by_the_form_and_over_rest(
     text = f"User alice@example.com may use at most 4 CPU cores; this session alone requests {cores * kernels}."
     assert problem["detail"] == text
     form = launch(client, lab, cpu=str(cores), **over)
-    assert (form.status_code, text in form.content.decode()) == (422, True)
+    assert (form.status_code, text in markup(form)) == (422, True)
     foreseen = client.post("/api/v1/session-preview/", body | over, content_type="application/json").json()
     assert (foreseen["verdict"], foreseen["reason"]["code"]) == ("never", "slot-limit")
     assert not ComputeSession.objects.filter(owner=lab.alice).exists()
@@ -363,18 +364,18 @@ def test_what_idle_checkers_do_to_it_stands_under_the_group_and_follows_what_is_
     assert '<span id="idle-short" hx-swap-oob="true"></span>' in amounts(client, lab)
     everywhere, here = Places(is_site_wide=True), Places(groups=[other])
     both = {"session_types": ["interactive", "batch"], "warning": timedelta(minutes=5)}
-    lifetime = {"name": "day", "kind": IdleChecker.Kind.LIFETIME, "limit": timedelta(days=1), **both}
+    lifetime = {"name": "day", "kind": "session-lifetime", "limit": timedelta(days=1), **both}
     unused = {
         "name": "hour",
-        "kind": IdleChecker.Kind.NETWORK,
+        "kind": "network-timeout",
         "limit": timedelta(hours=1),
         "warning": timedelta(minutes=1),
     }
-    lazy = {"kind": IdleChecker.Kind.UTILIZATION, "thresholds": {"cpu": 5}, "limit": timedelta(hours=2), **both}
+    lazy = {"kind": "utilization", "thresholds": {"cpu": 5}, "limit": timedelta(hours=2), **both}
     write_checker(None, IdleChecker(), lifetime, everywhere)
     write_checker(None, IdleChecker(), unused | {"session_types": ["interactive"]}, everywhere)
     write_checker(None, IdleChecker(), {"name": "lazy"} | lazy, here)
-    for part in (amounts(client, lab), client.get(reverse("web:launch")).content.decode()):
+    for part in (amounts(client, lab), markup(client.get(reverse("web:launch")))):
         assert ">Session ends after 1h without activity · after 1d in any case</span>" in part
         assert "<li>Ends after 1h without traffic. The owner is warned 1m before.</li>" in part
     assert ">Session ends after 1d in any case</span>" in amounts(
@@ -396,12 +397,12 @@ def test_only_agents_that_can_run_the_image_count(cast: Cast, browse: Browse) ->
     everywhere = amounts(client, cast)
     assert (facts(everywhere, "cpu")["maximum"], facts(everywhere, "cpu")["remaining"]) == ("16", "16")
     assert "<strong>17</strong> free" in everywhere and "is not counted" not in everywhere
-    for page in (amounts(client, cast, image="built"), client.get("/sessions/new/?image=built").content.decode()):
+    for page in (amounts(client, cast, image="built"), markup(client.get("/sessions/new/?image=built"))):
         assert (facts(page, "cpu")["maximum"], facts(page, "cpu")["remaining"]) == ("4", "1")
         assert "native-2 is not counted: it has no containers." in page
         assert "<strong>1</strong> free" in page and "<strong>17</strong> free" not in page
     SiteSetting.objects.create(name="group_resources_visible", value=False)
-    for page in (amounts(client, cast, image="built"), client.get("/sessions/new/?image=built").content.decode()):
+    for page in (amounts(client, cast, image="built"), markup(client.get("/sessions/new/?image=built"))):
         assert "is not counted" not in page and 'class="card room"' not in page
 
 

@@ -24,6 +24,7 @@ from backendai.portal.web.launch.steps import step_of
 from tests.cast import Cast
 from tests.factories import make_agent, make_image, make_running_session, make_session
 from tests.mount_tools import ready_folder, storage_host
+from tests.pages import markup
 from tests.storage.fake_file_server import FakeFileServer, make_host, serving
 from tests.web.test_launch_form import typed
 
@@ -56,7 +57,7 @@ def test_it_mounts_what_is_ticked_with_its_alias_and_starts_there(site: Cast, br
 
 
 def test_the_step_lists_what_can_be_mounted_and_nothing_else(site: Cast, browse: Browse) -> None:
-    page = browse(site.alice).get(reverse(LAUNCH)).content.decode()
+    page = markup(browse(site.alice).get(reverse(LAUNCH)))
     assert "You have no folder to mount yet." in page
     ready_folder(site.alice, "mine")
     ready_folder(None, "ours", project=site.project)
@@ -66,20 +67,20 @@ def test_the_step_lists_what_can_be_mounted_and_nothing_else(site: Cast, browse:
     grant = FolderGrant.objects.create(
         folder=shared, user=site.alice, rights=Rights.VIEW, accepted_at=shared.created_at
     )
-    page = browse(site.alice).get(reverse(LAUNCH)).content.decode()
+    page = markup(browse(site.alice).get(reverse(LAUNCH)))
     assert rows_of(page) == 3
     assert "of project vision" in page and "of charlie@example.com" in page and "foreign" not in page
     assert "Mounted automatically where the agent can: .cache." in page
     assert f"mount.{shared.pk}.rights" not in page  # it can only be read
     grant.delete()
-    assert rows_of(browse(site.alice).get(reverse(LAUNCH)).content.decode()) == 2
+    assert rows_of(markup(browse(site.alice).get(reverse(LAUNCH)))) == 2
 
 
 def test_a_refusal_stands_at_the_field_on_its_step(site: Cast, browse: Browse) -> None:
     data = ready_folder(site.alice)
     sent = typed(site, mounts=[str(data.pk)]) | {f"mount.{data.pk}.target": "/etc"}
     answer = browse(site.alice).post(reverse(LAUNCH), sent)
-    page = answer.content.decode()
+    page = markup(answer)
     assert answer.status_code == 422 and "belongs to the system" in page
     assert step_of("mounts") == 3 and 'id="id_mounts_error"' in page and "checked" in page
     assert not ComputeSession.objects.exists()
@@ -88,9 +89,9 @@ def test_a_refusal_stands_at_the_field_on_its_step(site: Cast, browse: Browse) -
 def test_the_review_tells_what_is_mounted_or_that_nothing_is(site: Cast, browse: Browse) -> None:
     data = ready_folder(site.alice)
     look = reverse("web:launch_review")
-    assert "review-no-folder" in browse(site.alice).post(look, typed(site)).content.decode()
+    assert "review-no-folder" in markup(browse(site.alice).post(look, typed(site)))
     sent = typed(site, mounts=[str(data.pk)], start_in=str(data.pk))
-    page = browse(site.alice).post(look, sent).content.decode()
+    page = markup(browse(site.alice).post(look, sent))
     assert "review-no-folder" not in page and "/home/work/data" in page and "Start here" in page
     assert "review-read-only" not in page
 
@@ -106,7 +107,7 @@ def test_the_review_warns_when_no_selected_folder_can_be_written(site: Cast, bro
     def is_warned(**rights: str) -> bool:
         sent = typed(site, mounts=[str(one.pk) for one in (data, model, shared)])
         sent |= {f"mount.{one.pk}.rights": rights.get(one.name, "") for one in (data, model)}
-        page = client.post(look, sent).content.decode()
+        page = markup(client.post(look, sent))
         assert "/home/work/shared" in page
         return "review-read-only" in page
 
@@ -119,17 +120,17 @@ def test_to_start_again_and_recent_launches_keep_the_mounts(site: Cast, browse: 
     data = ready_folder(site.alice)
     wish = MountRequest("data", path="part", target="train", rights="view")
     session = make_session(site.alice, mounts=[wish], start_in="train")
-    page = browse(site.alice).get(reverse(LAUNCH), {"like": str(session.pk)}).content.decode()
+    page = markup(browse(site.alice).get(reverse(LAUNCH), {"like": str(session.pk)}))
     assert f'name="mounts" value="{data.pk}" id="mount-{data.pk}" checked' in page
     assert f'name="mount.{data.pk}.path" value="part"' in page
     assert f'name="start_in" value="{data.pk}"' in page and page.count('name="start_in"') == 3
     sent = typed(site, mounts=[str(data.pk)], start_in=str(data.pk)) | {f"mount.{data.pk}.target": "alias"}
     browse(site.alice).post(reverse(LAUNCH), sent)
     record = LaunchRecord.objects.get()
-    page = browse(site.alice).get(reverse(LAUNCH), {"recent": str(record.pk)}).content.decode()
+    page = markup(browse(site.alice).get(reverse(LAUNCH), {"recent": str(record.pk)}))
     assert f'id="mount-{data.pk}" checked' in page and 'value="alias"' in page and "/home/work/alias" in page
     Folder.objects.update(status=FolderStatus.TRASHED)
-    page = browse(site.alice).get(reverse("web:recent")).content.decode()
+    page = markup(browse(site.alice).get(reverse("web:recent")))
     assert "No longer available: a folder" in page
 
 
@@ -137,24 +138,24 @@ def test_the_start_is_the_only_folder_to_write_to_unless_the_home_is_chosen(site
     data = ready_folder(site.alice)
     sent, person = typed(site, mounts=[str(data.pk)], start_in=""), browse(site.alice)
     starts = re.compile(r"/home/work(/\w+)?</span> <span class=\"badge\">(?:Read only|Start here)")
-    page = person.post(reverse("web:launch_review"), sent).content.decode()
+    page = markup(person.post(reverse("web:launch_review"), sent))
     assert starts.findall(page) == ["/data"]
-    page = person.post(reverse("web:launch_review"), sent | {"start_in": "/home/work"}).content.decode()
+    page = markup(person.post(reverse("web:launch_review"), sent | {"start_in": "/home/work"}))
     assert starts.findall(page) == [""]
     person.post(reverse(LAUNCH), sent | {"start_in": "/home/work"})
     session = ComputeSession.objects.get()
     assert session.start_in == ""
-    page = person.get(reverse(LAUNCH), {"like": str(session.pk)}).content.decode()
+    page = markup(person.get(reverse(LAUNCH), {"like": str(session.pk)}))
     assert re.search(r'name="start_in" value="/home/work" [^>]* checked', page)
 
 
 def test_an_address_ticks_folders(site: Cast, browse: Browse) -> None:
     data = ready_folder(site.alice)
     said = {"mounts": str(data.pk), f"mount.{data.pk}.target": "train", "start_in": str(data.pk)}
-    page = browse(site.alice).get(reverse(LAUNCH), said).content.decode()
+    page = markup(browse(site.alice).get(reverse(LAUNCH), said))
     assert f'id="mount-{data.pk}" checked' in page and 'value="train"' in page
     foreign = ready_folder(site.charlie, "foreign")
-    page = browse(site.alice).get(reverse(LAUNCH), {"mounts": str(foreign.pk)}).content.decode()
+    page = markup(browse(site.alice).get(reverse(LAUNCH), {"mounts": str(foreign.pk)}))
     assert "foreign" not in page
 
 
@@ -165,20 +166,20 @@ def test_the_page_of_a_session_tells_its_folders(site: Cast, browse: Browse) -> 
     storage_host("local", agent)
     session = make_running_session(site.alice, agent, mounts=[MountRequest("data", rights="view")], start_in="data")
     page = reverse("web:session", args=[session.pk])
-    text = browse(site.alice).get(page).content.decode()
+    text = markup(browse(site.alice).get(page))
     assert "/home/work/data" in text and "Read only" in text and "Nothing is mounted." not in text
     assert "/home/work/.cache" in text and "Not mounted:" not in text
     HostOnAgent.objects.update(fault="It is gone.")
-    assert browse(site.alice).get(page).content.decode().count("Not mounted:") == 1
+    assert markup(browse(site.alice).get(page)).count("Not mounted:") == 1
     kernel = session.kernels.get()
     told = "Not mounted on this agent: .cache. The share of gpu3 is away."
     word = KernelReport(kernel_id=kernel.pk, generation=kernel.generation, state=KernelState.RUNNING, message=told)
     kernels_reported([ReceivedReport(agent, word)], now=timezone.now())
-    assert told in browse(site.alice).get(page).content.decode()
+    assert told in markup(browse(site.alice).get(page))
     kernels_reported([ReceivedReport(agent, word.model_copy(update={"message": ""}))], now=timezone.now())
-    assert told not in browse(site.alice).get(page).content.decode()
+    assert told not in markup(browse(site.alice).get(page))
     plain = make_running_session(site.bob)
-    assert "Nothing is mounted." in browse(site.bob).get(reverse("web:session", args=[plain.pk])).content.decode()
+    assert "Nothing is mounted." in markup(browse(site.bob).get(reverse("web:session", args=[plain.pk])))
 
 
 def test_folders_beyond_the_first_200_are_found_sorted_and_kept_when_checked(site: Cast, browse: Browse) -> None:
@@ -186,33 +187,33 @@ def test_folders_beyond_the_first_200_are_found_sorted_and_kept_when_checked(sit
     Folder.objects.bulk_create(Folder(name=f"f{number:03}", used_bytes=number, **usual) for number in range(200))
     zebra = ready_folder(site.alice, "zebra", used_bytes=10**9)
     client = browse(site.alice)
-    page = client.get(reverse(LAUNCH)).content.decode()
+    page = markup(client.get(reverse(LAUNCH)))
     assert rows_of(page) == 200 and 'data-mount="zebra"' not in page and "search for others" in page
     chosen = str(Folder.objects.get(name="f007").pk)
     sent = {"mounts_search": "ZEB", "mounts": chosen}
-    rows = client.post(reverse("web:launch_folders"), sent).content.decode()
+    rows = markup(client.post(reverse("web:launch_folders"), sent))
     assert re.findall('data-mount="([^"]+)"', rows) == ["f007", "zebra"]
-    by_size = client.post(reverse("web:launch_folders"), {"mounts_sort": "size"}).content.decode()
+    by_size = markup(client.post(reverse("web:launch_folders"), {"mounts_sort": "size"}))
     assert re.findall('data-mount="([^"]+)"', by_size)[:2] == ["zebra", "f199"]
-    page = client.get(reverse(LAUNCH), {"mounts": str(zebra.pk)}).content.decode()
+    page = markup(client.get(reverse(LAUNCH), {"mounts": str(zebra.pk)}))
     assert f'value="{zebra.pk}" id="mount-{zebra.pk}" checked' in page
     bobs = browse(site.bob).post(reverse("web:launch_folders"), {"mounts": str(zebra.pk), "mounts_search": "zebra"})
-    assert "zebra" not in re.findall('data-mount="([^"]+)"', bobs.content.decode())
+    assert "zebra" not in re.findall('data-mount="([^"]+)"', markup(bobs))
 
 
 def test_folders_lead_to_the_explorer_and_the_explorer_to_the_launcher(site: Cast, browse: Browse) -> None:
     data = ready_folder(site.alice)
     explorer = reverse("web:folder", args=[data.pk])
     client = browse(site.alice)
-    page = client.get(reverse(LAUNCH)).content.decode()
+    page = markup(client.get(reverse(LAUNCH)))
     assert f'href="{explorer}"' in page and f'name="mount.{data.pk}.path"' in page
     session = make_running_session(site.alice, make_agent("a2"), mounts=[MountRequest("data", path="sub")])
     page = reverse("web:session", args=[session.pk])
-    assert f'href="{explorer}?path=sub"' in client.get(page).content.decode()
+    assert f'href="{explorer}?path=sub"' in markup(client.get(page))
     Folder.objects.update(user=site.bob)
-    assert explorer not in client.get(page).content.decode()  # lost since, so the link would lead nowhere
+    assert explorer not in markup(client.get(page))  # lost since, so the link would lead nowhere
     Folder.objects.update(user=site.alice)
-    assert f'href="{reverse(LAUNCH)}?mounts={data.pk}"' in client.get(explorer).content.decode()
+    assert f'href="{reverse(LAUNCH)}?mounts={data.pk}"' in markup(client.get(explorer))
 
 
 def test_folders_cost_the_form_no_query_each(site: Cast, browse: Browse) -> None:
@@ -253,21 +254,21 @@ def test_rest_launches_with_folders_and_tells_them(site: Cast, browse: Browse) -
 def test_a_folder_is_created_on_the_form_and_ticked(site: Cast, browse: Browse) -> None:
     taken = ready_folder(site.alice, "taken")
     client, address = browse(site.alice), reverse("web:launch_folder")
-    assert 'name="new_folder-name"' in client.get(address).content.decode()
+    assert 'name="new_folder-name"' in markup(client.get(address))
     with serving(FakeFileServer("disk")) as files:
         host = make_host(files, is_default=False)
         new = {"new_folder-name": "fresh", "new_folder-host": str(host.pk), "new_folder-usage": "general"}
         sent = typed(site, mounts=[str(taken.pk)]) | {f"mount.{taken.pk}.target": "old"}
         answer = client.post(address, sent | new)
-        page, fresh = answer.content.decode(), Folder.objects.get(name="fresh")
+        page, fresh = markup(answer), Folder.objects.get(name="fresh")
         assert answer["HX-Trigger-After-Settle"] == "folder-created" and fresh.user == site.alice
         assert f'id="mount-{fresh.pk}" checked' in page and f'id="mount-{taken.pk}" checked' in page
         assert 'value="old"' in page  # what was typed before stays
         refused = client.post(address, sent | new | {"new_folder-name": "taken"})
-        assert refused["HX-Retarget"] == "#new-folder-form" and "taken" in refused.content.decode()
+        assert refused["HX-Retarget"] == "#new-folder-form" and "taken" in markup(refused)
         assert "HX-Trigger-After-Settle" not in refused and Folder.objects.count() == 2
         files.refuses = (503, "storage-missing")
-        page = client.post(address, sent | new | {"new_folder-name": "later"}).content.decode()
+        page = markup(client.post(address, sent | new | {"new_folder-name": "later"}))
     assert Folder.objects.get(name="later").status != FolderStatus.READY
     assert "The folder" in page and "is being created" in page
 
@@ -275,31 +276,31 @@ def test_a_folder_is_created_on_the_form_and_ticked(site: Cast, browse: Browse) 
 def test_a_launch_creates_a_folder_to_start_in_under_the_name_of_the_session(site: Cast, browse: Browse) -> None:
     client, address = browse(site.alice), reverse("web:launch_folder")
     asked = {"new_folder-then": "launch", "session_type": "batch"}
-    form = client.get(address, asked | {"name": "train-7"}).content.decode()
+    form = markup(client.get(address, asked | {"name": "train-7"}))
     assert 'value="train-7"' in form and "Create folder and launch" in form
-    assert re.search(r'value="batch-\d{8}-\d{6}"', client.get(address, asked).content.decode())
+    assert re.search(r'value="batch-\d{8}-\d{6}"', markup(client.get(address, asked)))
     with serving(FakeFileServer("disk")) as files:
         host = make_host(files, is_default=False)
         new = {"new_folder-then": "launch", "new_folder-name": "train-7", "new_folder-host": str(host.pk)}
         sent = typed(site) | new | {"new_folder-usage": "model"}
         answer = client.post(address, sent)
         made = Folder.objects.get()
-        page = answer.content.decode()
+        page = markup(answer)
         assert answer["HX-Trigger-After-Settle"] == "folder-to-start-in"
         assert f'id="mount-{made.pk}" checked' in page
         assert re.search(rf'name="start_in" value="{made.pk}" [^>]* checked', page)
         assert 'value="edit" data-writes selected' in page
         refused = client.post(address, sent)  # the name is taken now
-        assert refused["HX-Retarget"] == "#new-folder-form" and "Create folder and launch" in refused.content.decode()
+        assert refused["HX-Retarget"] == "#new-folder-form" and "Create folder and launch" in markup(refused)
         assert "HX-Trigger-After-Settle" not in refused and Folder.objects.count() == 1
         files.refuses = (503, "storage-missing")
         answer = client.post(address, sent | {"new_folder-name": "later"})
     assert answer["HX-Trigger-After-Settle"] == "folder-created", "nothing is launched without the folder"
-    assert "is being created" in answer.content.decode()
+    assert "is being created" in markup(answer)
 
 
 def test_only_the_owner_is_offered_to_create_a_folder(site: Cast, browse: Browse) -> None:
-    assert 'data-dialog="new-folder"' in browse(site.alice).get(reverse(LAUNCH)).content.decode()
+    assert 'data-dialog="new-folder"' in markup(browse(site.alice).get(reverse(LAUNCH)))
     sent = {"go": "owner", "owner": site.alice.email, "for_whom": "other"}
-    page = browse(site.dana).post(reverse(LAUNCH), sent).content.decode()
+    page = markup(browse(site.dana).post(reverse(LAUNCH), sent))
     assert "new-folder" not in page

@@ -20,7 +20,7 @@ from backendai.domain.storage.models import Folder
 from backendai.domain.storage.services import create_folder
 from backendai.domain.templates.documents import NEVER
 from backendai.domain.templates.services.publishing import TemplateDraft, create_template
-from backendai.portal.web.launch.refill import sent_by
+from backendai.portal.web.launch.values import sent_by
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image
 from tests.storage.fake_file_server import FakeFileServer, make_host, serving

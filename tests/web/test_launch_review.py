@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
 from collections.abc import Callable
 from html import unescape
 from typing import Any
@@ -18,6 +20,7 @@ from backendai.domain.catalog.models import ResourcePreset
 from backendai.domain.compute.models import ComputeSession
 from tests.cast import Cast
 from tests.factories import make_agent, make_image, make_session
+from tests.pages import markup
 from tests.web.conftest import HTMX
 
 pytestmark = pytest.mark.django_db
@@ -43,7 +46,7 @@ def form(cast: Cast) -> dict[str, Any]:
 def reviewed(client: Client, values: dict[str, Any]) -> str:
     answer = client.post(reverse("web:launch_review"), values, **HTMX)
     assert answer.status_code == 200
-    return answer.content.decode()
+    return markup(answer)
 
 
 def text_of(page: str) -> str:
@@ -134,7 +137,7 @@ def test_without_scripts_a_button_shows_the_review_and_launches_nothing(
     client = browse(cast.alice)
     page = client.post(reverse("web:launch"), form | {"go": "review"})
     assert page.status_code == 200
-    assert "Total allocation" in page.content.decode()
+    assert "Total allocation" in markup(page)
     assert client.post(reverse("web:launch"), form | {"go": "review", "cpu": "64"}).status_code == 422
     assert not ComputeSession.objects.exists()
 
@@ -261,3 +264,19 @@ def test_a_program_that_starts_others_should_run_in_the_main_kernel(
     cluster = form | {"session_type": "batch", "cluster_size": "3", "cpu": "1"}
     shown = text_of(reviewed(browse(cast.alice), cluster | more))
     assert ("Command runs in" in shown) == bool(wanted) and wanted in shown
+
+
+def test_the_script_launches_what_the_form_would(cast: Cast, browse: Browse, form: dict[str, Any]) -> None:
+    command = """echo "it's $HOME" && python -c 'print(1)'"""
+    asked = form | {"session_type": "batch", "startup_command": command, "name": "nightly"}
+    page = browse(cast.alice).post(reverse("web:launch_review"), asked, **HTMX).content.decode()
+    curl, python = re.findall(r"<code>(.*?)</code></pre>", page, re.DOTALL)[-2:]
+    words = shlex.split(unescape(curl))
+    assert words[:3] == ["curl", "-fsS", "http://testserver/api/v1/sessions/"]
+    sent = json.loads(words[-1])
+    compile(unescape(python), "script.py", "exec")
+    answer = browse(cast.alice).post("/api/v1/sessions/", words[-1], content_type="application/json")
+    assert answer.status_code == 201, answer.content
+    session = ComputeSession.objects.get(name="nightly")
+    assert (session.startup_command, session.slots["cpu"], sent["type"]) == (command, "2", "batch")
+    assert "The same as a script" not in reviewed(browse(cast.alice), asked | {"count": "3", "name": ""})

@@ -22,6 +22,7 @@ from backendai.domain.compute.status import Status
 from backendai.portal.web.news.lines import headline, sentence
 from tests.cast import Cast
 from tests.factories import make_running_session, make_session
+from tests.pages import markup
 from tests.web.conftest import HTMX
 
 pytestmark = pytest.mark.django_db
@@ -43,12 +44,12 @@ def test_the_bell_marks_what_goes_on_and_what_ended_unseen_in_seven_queries(
     client, others = browse(cast.alice), start(cast.bob)
     first, _ = start(cast.alice, "one"), start(cast.alice, "two")
     with django_assert_num_queries(9):  # 2 for who asks
-        assert "2 under way" in client.get(reverse(BELL)).content.decode()
+        assert "2 under way" in markup(client.get(reverse(BELL)))
     end(first)
     end(others)
-    assert "1 new notification" in client.get(reverse(BELL)).content.decode()
+    assert "1 new notification" in markup(client.get(reverse(BELL)))
     client.post(reverse("web:notifications_seen"), **HTMX)
-    assert "1 under way" in client.get(reverse(BELL)).content.decode()
+    assert "1 under way" in markup(client.get(reverse(BELL)))
 
 
 def test_it_lists_progress_results_and_fixes_in_a_fixed_number_of_queries(
@@ -62,7 +63,7 @@ def test_it_lists_progress_results_and_fixes_in_a_fixed_number_of_queries(
     start(cast.bob, "of-bob")
     for headers in ({}, HTMX):
         with django_assert_num_queries(8):
-            text = client.get(reverse(LIST), **headers).content.decode()
+            text = markup(client.get(reverse(LIST), **headers))
         assert "&lt;one&gt;" in text and "1 of 4 agents" in text and 'value="25"' in text
         assert "Free some space." in text and "node-1" in text and "No space is left." in text
         assert "of-bob" not in text
@@ -73,13 +74,13 @@ def test_one_cancels_and_clears_with_and_without_scripts(cast: Cast, browse: Bro
     client, going, over = browse(cast.alice), start(cast.alice, "one"), start(cast.alice, "two")
     end(over)
     answer = client.post(reverse("web:job_cancel", args=[going.pk]), **HTMX)
-    assert "being cancelled" in answer.content.decode()
+    assert "being cancelled" in markup(answer)
     answer = client.post(reverse("web:job_cancel", args=[over.pk]), follow=True)
-    assert "The job is over: done." in answer.content.decode()
+    assert "The job is over: done." in markup(answer)
     answer = client.post(reverse("web:notifications_clear"), follow=True)
-    assert [line.job.pk for line in answer.context["lines"]] == [going.pk]
+    assert [line.about.pk for line in answer.context["lines"]] == [going.pk]
     jobs.stop_job(going.pk, message="Stopped.", now=timezone.now())
-    assert "Nothing new" in client.post(reverse("web:notifications_clear"), **HTMX).content.decode()
+    assert "Nothing new" in markup(client.post(reverse("web:notifications_clear"), **HTMX))
     assert BackgroundJob.objects.filter(owner=cast.alice).count() == 2, "put away, not deleted"
 
 
@@ -89,10 +90,10 @@ def test_a_warning_about_a_session_that_has_ended_is_told_as_past(cast: Cast, br
     rows = {"session": session, "owner": cast.alice, "due_at": due_at, "created_at": due_at}
     SessionNotice.objects.create(kind=NoticeKind.IDLE, message="Unused for 1 min.", **rows)
     SessionNotice.objects.create(kind=NoticeKind.ENDING, **rows)
-    text = client.get(reverse(LIST), **HTMX).content.decode()
+    text = markup(client.get(reverse(LIST), **HTMX))
     assert ">Idle</span>" in text and "Unused for 1 min." in text and ">Ends soon</span>" in text
     type(session).objects.filter(pk=session.pk).update(status=Status.TERMINATED, ended_at=due_at)
-    text = client.get(reverse(LIST), **HTMX).content.decode()
+    text = markup(client.get(reverse(LIST), **HTMX))
     assert "<span>Was idle</span>" in text and "<span>Was warned of its end</span>" in text
     assert ">Idle</span>" not in text and "Unused for" not in text and "Ends soon" not in text
 
@@ -104,7 +105,7 @@ def test_a_batch_session_that_failed_has_the_same_status_as_in_the_list(cast: Ca
     )
     ended = {"status": Status.TERMINATED, "result": "FAILED", "ended_at": timezone.now()}
     type(session).objects.filter(pk=session.pk).update(**ended)
-    text = browse(cast.alice).get(reverse(LIST), **HTMX).content.decode()
+    text = markup(browse(cast.alice).get(reverse(LIST), **HTMX))
     assert re.findall(r'<span class="status[^>]*>(\w+)<', text) == ["Failed"]
 
 
@@ -112,7 +113,7 @@ def test_an_end_by_an_administrator_is_told_as_such_and_once(cast: Cast, browse:
     session = make_running_session(cast.alice)
     terminate_session(session, cast.dana)
     for address in (LIST, "web:cards"):
-        text = re.sub(r"<[^>]+>", "", browse(cast.alice).get(reverse(address), **HTMX).content.decode())
+        text = re.sub(r"<[^>]+>", "", markup(browse(cast.alice).get(reverse(address), **HTMX)))
         assert "Ended by an administrator: dana@example.com" in text and text.count("Ended by") == text.count(
             "Ended by an administrator"
         )
@@ -125,7 +126,7 @@ def test_no_notification_says_the_words_of_its_headline_again(cast: Cast, browse
         rows = {"session": session, "owner": cast.alice, "kind": kind}
         SessionNotice.objects.update_or_create(rows, session=session, kind=kind)
     SessionNotice.objects.filter(kind__in=["idle", "ending"]).update(due_at=timezone.now())
-    text = browse(cast.alice).get(reverse(LIST), **HTMX).content.decode()
+    text = markup(browse(cast.alice).get(reverse(LIST), **HTMX))
     lines = re.findall(r"<div><span(?: class=\"job-status[^>]*)?>.*?</div>", text)
     assert len(lines) == len(NoticeKind)
     for line in lines:

@@ -15,6 +15,7 @@ from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.life.ending import terminate_session
 from tests.cast import Cast
 from tests.factories import make_agent, make_image, make_running_session, make_session
+from tests.pages import markup
 from tests.web.conftest import HTMX
 
 pytestmark = pytest.mark.django_db
@@ -47,7 +48,7 @@ def keyed(session: ComputeSession, key: str = KEY, **over: Any) -> ComputeSessio
 
 def test_only_an_environment_with_the_app_offers_it(site: Cast, browse: Browse) -> None:
     make_image("plain", reference="local/plain:1")
-    page = browse(site.alice).get(reverse("web:launch")).content.decode()
+    page = markup(browse(site.alice).get(reverse("web:launch")))
     assert re.findall(r'data-opens="(\w*)" type="radio" name="image" value="(\w+)"', page) == [
         ("jupyterlab", "lab"),
         ("", "plain"),
@@ -79,17 +80,17 @@ def test_without_a_tab_of_its_own_the_launch_leads_to_the_page_that_waits(
 
 def test_it_waits_for_the_session_says_why_and_goes_on(site: Cast, browse: Browse) -> None:
     client = browse(site.alice)
-    before = client.get(address()).content.decode()
+    before = markup(client.get(address()))
     assert "Launching" in before and f'hx-get="{address(1)}"' in before
     session = keyed(make_running_session(site.alice))
     keyed(make_session(site.alice, name="waits"), "other", status_message="No agent has room.")
-    waiting = client.get(reverse("web:opening", args=["other", "jupyterlab"]), **HTMX).content.decode()
+    waiting = markup(client.get(reverse("web:opening", args=["other", "jupyterlab"]), **HTMX))
     assert "No agent has room." in waiting and "looks=1" in waiting and "data-forward" not in waiting
-    running = client.get(address(3), **HTMX).content.decode()
+    running = markup(client.get(address(3), **HTMX))
     assert f'data-forward href="{reverse("web:app", args=[session.pk, "jupyterlab"])}"' in running
     assert "hx-get" not in running
     terminate_session(session, site.alice)
-    ended = client.get(address(4), **HTMX).content.decode()
+    ended = markup(client.get(address(4), **HTMX))
     assert "hx-get" not in ended and "data-forward" not in ended and f"?like={session.pk}" in ended
 
 
@@ -97,14 +98,14 @@ def test_it_gives_up_when_no_session_comes_and_shows_nobody_elses(site: Cast, br
     keyed(make_running_session(site.alice))
     for person in (site.bob, site.dana):
         client = browse(person)
-        assert "my-lab" not in client.get(address(), **HTMX).content.decode()
-        lost = client.get(address(30), **HTMX).content.decode()
+        assert "my-lab" not in markup(client.get(address(), **HTMX))
+        lost = markup(client.get(address(30), **HTMX))
         assert "No session was launched." in lost and "hx-get" not in lost
     assert browse(site.alice).get(reverse("web:opening", args=["a b", "jupyterlab"])).status_code == 404
 
 
 def test_a_refused_launch_tells_the_tab_that_waits(site: Cast, browse: Browse) -> None:
     client = browse(site.alice)
-    refused = client.post(reverse("web:launch") + "?step=1", typed(site, name="-")).content.decode()
+    refused = markup(client.post(reverse("web:launch") + "?step=1", typed(site, name="-")))
     assert 'data-refused="yes"' in refused and 'data-step="5"' in refused, "what is wrong is told by the review"
-    assert "data-refused" not in client.get(reverse("web:launch")).content.decode()
+    assert "data-refused" not in markup(client.get(reverse("web:launch")))

@@ -34,6 +34,7 @@ from backendai.domain.planning import turns
 from backendai.portal.loops.group_pass import schedule
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image, make_running_session, make_session
+from tests.pages import markup
 from tests.web.conftest import HTMX
 
 pytestmark = pytest.mark.django_db
@@ -59,7 +60,7 @@ def waiting(owner: User, **over: Any) -> ComputeSession:
 def part(client: Client, session: ComputeSession) -> str:
     answer = client.get(reverse("web:outlook", args=[session.pk]), **HTMX)
     assert answer.status_code == 200
-    return " ".join(unescape(answer.content.decode()).split())
+    return " ".join(unescape(markup(answer)).split())
 
 
 def typed(cast: Cast, **over: Any) -> dict[str, Any]:
@@ -84,7 +85,7 @@ def make_agent_with_image(name: str, *, digest: str = "") -> Agent:
 def foreseen(client: Client, values: dict[str, Any]) -> str:
     answer = client.post(reverse("web:launch_preview"), values, **HTMX)
     assert answer.status_code == 200
-    shown = re.sub(r"<template.*?</template>", "", answer.content.decode(), flags=re.DOTALL)
+    shown = re.sub(r"<template.*?</template>", "", markup(answer), flags=re.DOTALL)
     return " ".join(unescape(re.sub(r"<[^>]+>", " ", shown)).split())
 
 
@@ -138,12 +139,12 @@ def test_the_page_asks_for_the_outlook_of_a_session_that_waits_and_of_no_other(
     cast: Cast, browse: Browse, busy: ComputeSession
 ) -> None:
     client = browse(cast.alice)
-    page = client.get(reverse("web:session", args=[busy.pk])).content.decode()
+    page = markup(client.get(reverse("web:session", args=[busy.pk])))
     assert 'hx-trigger="load, look-again"' in page
     assert f'<a href="{reverse("web:outlook", args=[busy.pk])}">' in page
     assert f'data-wait="insufficient-resources 1 {busy.reason_text}"' in page
     terminate_session(busy, cast.alice)
-    page = client.get(reverse("web:session", args=[busy.pk])).content.decode()
+    page = markup(client.get(reverse("web:session", args=[busy.pk])))
     assert 'hx-trigger="look-again"' in page
     assert "data-wait" not in page
     assert part(client, busy) == ""
@@ -224,7 +225,7 @@ def test_those_ahead_are_counted_and_only_named_to_whom_they_are_visible(cast: C
     text = part(browse(cast.bob), session)
     assert f'href="{reverse("web:session", args=[first.pk])}"><bdi>bobs-first</bdi></a>' in text
     assert re.search(r'and <span class="number">2</span> others', text)
-    whole = browse(cast.bob).get(reverse("web:outlook", args=[session.pk])).content.decode()
+    whole = markup(browse(cast.bob).get(reverse("web:outlook", args=[session.pk])))
     line = foreseen(browse(cast.bob), typed(cast, cpu="4"))
     assert "4 sessions ahead." in line
     for seen in (text, whole, line):
@@ -241,11 +242,11 @@ def test_the_steps_are_there_to_be_unfolded(cast: Cast, browse: Browse, busy: Co
 
 
 def test_it_is_a_page_of_its_own_without_scripts(cast: Cast, browse: Browse, busy: ComputeSession) -> None:
-    page = browse(cast.alice).get(reverse("web:outlook", args=[busy.pk])).content.decode()
-    assert "<!doctype html>" in page
+    page = markup(browse(cast.alice).get(reverse("web:outlook", args=[busy.pk])))
+    assert "<!DOCTYPE html>" in page
     assert "With 1 CPU core instead of 2 it starts now on node-1." in page
     terminate_session(busy, cast.alice)
-    assert "is no longer pending" in browse(cast.alice).get(reverse("web:outlook", args=[busy.pk])).content.decode()
+    assert "is no longer pending" in markup(browse(cast.alice).get(reverse("web:outlook", args=[busy.pk])))
 
 
 def test_nobody_else_gets_the_outlook(cast: Cast, browse: Browse, busy: ComputeSession) -> None:
@@ -263,7 +264,7 @@ def test_rules_that_cannot_be_followed_are_said_instead_of_foreseen(
     schedule(ResourceGroup.objects.get(), timezone.now())
     client = browse(cast.alice)
     assert "Not yet." in part(client, busy)
-    page = client.get(reverse("web:session", args=[busy.pk])).content.decode()
+    page = markup(client.get(reverse("web:session", args=[busy.pk])))
     assert "Waiting for an administrator" in page
     assert "contact an administrator or choose another resource group" in page
     assert foreseen(client, typed(cast)).startswith(
@@ -276,10 +277,7 @@ def test_what_no_pass_can_decide_is_never_as_things_stand(cast: Cast, browse: Br
     note_waits([broken], now=timezone.now())
     client = browse(cast.alice)
     assert "Cannot start." in part(client, busy)
-    assert (
-        "Give the error number to an administrator"
-        in client.get(reverse("web:session", args=[busy.pk])).content.decode()
-    )
+    assert "Give the error number to an administrator" in markup(client.get(reverse("web:session", args=[busy.pk])))
 
 
 def test_the_number_of_queries_does_not_grow_with_the_queue(cast: Cast, browse: Browse, busy: ComputeSession) -> None:
@@ -344,7 +342,7 @@ def test_the_form_says_why_it_would_wait_and_what_would_help(cast: Cast, browse:
     assert line.endswith("1 session ahead.")  # in a strict queue no smaller one would pass it
     terminate_session(busy, cast.alice)
     answer = client.post(reverse("web:launch_preview"), typed(cast, name="another"), **HTMX)
-    fill = re.search(r'data-fill="([^"]+)"', answer.content.decode())
+    fill = re.search(r'data-fill="([^"]+)"', markup(answer))
     assert fill
     assert json.loads(unescape(fill[1])) == {"preset": "", "cpu": "1", "mem": "512", "mem_unit": "m"}
 
@@ -379,8 +377,8 @@ def test_the_line_the_review_and_the_launch_refuse_the_same(
     client, values = browse(cast.alice), typed(cast, **{"name": "other"} | change)
     line = foreseen(client, values)
     assert line.startswith("Cannot be launched: ") and text in line
-    previewed = client.post(reverse("web:launch_preview"), values, **HTMX).content.decode()
-    reviewed = client.post(reverse("web:launch_review"), values, **HTMX).content.decode()
+    previewed = markup(client.post(reverse("web:launch_preview"), values, **HTMX))
+    reviewed = markup(client.post(reverse("web:launch_review"), values, **HTMX))
     faults = [re.findall(r'data-fault="([^"]+)">', page) for page in (previewed, reviewed)]
     assert faults[0] == faults[1] and field in faults[0]
     answer = client.post(reverse("web:launch"), values)
@@ -394,7 +392,7 @@ def test_what_is_only_missing_is_told_apart_from_what_is_wrong(cast: Cast, brows
     client, batch = browse(cast.alice), typed(cast, session_type="batch")
 
     def page(values: dict[str, Any]) -> str:
-        return client.post(reverse("web:launch_preview"), values, **HTMX).content.decode()
+        return markup(client.post(reverse("web:launch_preview"), values, **HTMX))
 
     needed = page(batch)
     assert re.search(r'id="still-needed">.*<a href="#step-1" data-go="1" data-to="startup_command">', needed, re.DOTALL)
@@ -411,7 +409,7 @@ def test_a_start_that_lies_ahead_is_told_by_the_readers_clock(cast: Cast, browse
     asked = typed(
         cast, session_type="batch", startup_command="true", starts_at="2999-01-31T08:30", time_zone="Asia/Seoul"
     )
-    page = browse(cast.alice).post(reverse("web:launch_preview"), asked, **HTMX).content.decode()
+    page = markup(browse(cast.alice).post(reverse("web:launch_preview"), asked, **HTMX))
     assert "Starts at <time" in page and "2999-01-31T08:30:00+09:00" in page
 
 
@@ -419,9 +417,9 @@ def test_the_end_of_a_drain_is_told_by_the_readers_clock(cast: Cast, browse: Bro
     agent, now = make_agent_with_image("node-1"), timezone.now()
     start_drain(cast.dana, agent, now=now, ends_at=now + timedelta(hours=2))
     client = browse(cast.alice)
-    line = client.post(reverse("web:launch_preview"), typed(cast), **HTMX).content.decode()
+    line = markup(client.post(reverse("web:launch_preview"), typed(cast), **HTMX))
     session = waiting(cast.alice, resources=HALF)
-    opening = client.get(reverse("web:session", args=[session.pk])).content.decode()
+    opening = markup(client.get(reverse("web:session", args=[session.pk])))
     for shown in (line, opening):
         assert "is being drained" in shown
         assert (

@@ -12,7 +12,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from backendai.base.wire.commits import COMMIT
+from backendai.base.wire.images import COMMIT
 from backendai.base.wire.node_jobs import JobState, NodeJobReport
 from backendai.base.wire.usage import HomeLook
 from backendai.domain.accounts.models import ResourcePolicy

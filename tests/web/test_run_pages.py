@@ -21,10 +21,11 @@ from backendai.domain.pipelines.models import Run, Status, Step
 from backendai.domain.storage.models import Folder
 from backendai.domain.storage.services import create_folder
 from backendai.portal.loops.group_pass import schedule
-from backendai.portal.loops.pipelines import run_pipelines
+from backendai.portal.loops.loops import run_pipelines
 from backendai.portal.web.pipelines.examples import EXAMPLES
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image, make_running_session
+from tests.pages import markup
 from tests.pipelines.world import ARRAY, launch, launch_text, pending, play
 from tests.storage.fake_file_server import FakeFileServer, make_host, serving
 
@@ -43,7 +44,7 @@ def alice(cast: Cast) -> Client:
 def text_of(client: Client, address: str, **query: Any) -> str:
     answer = client.get(address, query)
     assert answer.status_code == 200, answer.content[:500]
-    return answer.content.decode()
+    return markup(answer)
 
 
 def test_a_run_is_one_row_of_the_list_and_opens_into_its_page(alice: Client, cast: Cast) -> None:
@@ -56,7 +57,7 @@ def test_a_run_is_one_row_of_the_list_and_opens_into_its_page(alice: Client, cas
     play(run, lambda one: "task-failed" if one.name == "sweep-7" else "task-finished")
     board = alice.get(f"/runs/{run.pk}/board/")
     assert board.status_code == 286, "the page asks no more"
-    assert "Retry failed" in board.content.decode() and "Pause" not in board.content.decode()
+    assert "Retry failed" in markup(board) and "Pause" not in markup(board)
     assert "29" in text_of(alice, "/", view="finished")
     assert alice.get("/").context["numbers"].ended == ComputeSession.objects.count()
     assert "No session is running" in text_of(alice, "/"), "the sessions of the run were not nothing"
@@ -108,7 +109,7 @@ def test_a_run_waits_while_none_of_its_elements_runs_and_says_why(alice: Client,
          StatusCause(Phase.START), now=timezone.now())  # fmt: skip
     board = alice.get(f"{address}board/", {"seen": seen})
     assert board.status_code == 200, "the version of the run has not changed"
-    page = board.content.decode()
+    page = markup(board)
     assert ">Running</" in page and "1 running" in page and "63 queued" in page
     assert text_of(alice, address, state="RUNNING").count('class="cell ') == 1
     assert text_of(alice, address, state="QUEUED").count('class="cell ') == 63
@@ -156,7 +157,7 @@ def test_a_board_is_sent_again_only_when_something_on_it_has_changed(alice: Clie
     assert not [one for one in asked.captured_queries if '"pipelines_run"."text"' in one["sql"]], "it can be large"
     run_pipelines(timezone.now())
     launched = alice.get(address, {"seen": seen})
-    assert launched.status_code == 200 and "3 queued" in launched.content.decode()
+    assert launched.status_code == 200 and "3 queued" in markup(launched)
     assert alice.get(address, {"seen": launched.context["mark"]}).status_code == 204
     (first, *_others) = pending(run)
     for to in (SessionStatus.SCHEDULED, SessionStatus.RUNNING, SessionStatus.TERMINATING):
@@ -169,7 +170,7 @@ def test_a_board_is_sent_again_only_when_something_on_it_has_changed(alice: Clie
     assert alice.get(address, {"seen": seen, "index": "1"}).status_code == 200, "the reason of the element is new"
     seen = alice.get(address).context["mark"]
     Step.objects.filter(run=run).update(message="The image is gone.")
-    assert "The image is gone." in alice.get(address, {"seen": seen}).content.decode()
+    assert "The image is gone." in markup(alice.get(address, {"seen": seen}))
 
 
 def test_a_changed_board_has_only_the_parts_that_the_page_lacks(alice: Client, cast: Cast) -> None:
@@ -183,7 +184,7 @@ def test_a_changed_board_has_only_the_parts_that_the_page_lacks(alice: Client, c
     ids = [one.pk for one in pending(run)]
     move(ids, SessionStatus.SCHEDULED, StatusCause(Phase.START), now=timezone.now())
     part = alice.get(address, look | {"seen": whole.context["mark"]})
-    text = part.content.decode()
+    text = markup(part)
     assert len(part.content) < len(whole.content) / 4
     assert text.count('class="node ') == 11, "those beside s0, and the array"
     assert text.count('class="cell ') == 75, "three of twenty parts"
@@ -191,9 +192,20 @@ def test_a_changed_board_has_only_the_parts_that_the_page_lacks(alice: Client, c
     assert '<g id="run-lines-0" hx-preserve="true"></g>' in text
     for name in ("run-nodes-5", "run-cells-19", "run-steps-50"):
         assert f'id="{name}" hx-preserve="true"></' in text
-        assert f'id="{name}">' in whole.content.decode(), "the page has it under this name"
+        assert f'id="{name}">' in markup(whole), "the page has it under this name"
     again = alice.get(address, look | {"seen": "0." + part.context["mark"].partition(".")[2]})
-    assert 'class="cell ' not in again.content.decode()
+    assert 'class="cell ' not in markup(again)
+
+
+def test_the_form_opens_like_an_array(alice: Client, cast: Cast) -> None:
+    sizes = launch(cast.alice, **ARRAY, name="sweep", array=3, retry=2)
+    values = launch(cast.alice, **ARRAY, name="grid", matrix={"lr": [0.1, 0.2], "seed": [1, 2]})
+    like = {run.name: alice.get("/sessions/new/", {"like_run": run.pk}).context["form"] for run in (sizes, values)}
+    assert (like["sweep"]["array_size"].value(), like["sweep"]["retries"].value()) == (3, 2)
+    assert like["grid"]["matrix"].value() == "lr = 0.1, 0.2\nseed = 1, 2"
+    assert like["grid"]["startup_command"].value() == ARRAY["startup_command"]
+    unknown = alice.get("/sessions/new/", {"like_run": "1"}).context["form"]
+    assert not unknown["array_size"].value()
 
 
 def test_a_cancelled_run_is_asked_about_until_its_last_session_has_ended(alice: Client, cast: Cast) -> None:
@@ -211,7 +223,7 @@ def test_a_cancelled_run_is_asked_about_until_its_last_session_has_ended(alice: 
     def is_said_to_end() -> None:
         board = alice.get(f"/runs/{run.pk}/board/", {"index": "0"})
         assert board.status_code == 200
-        for page in (board.content.decode(), text_of(alice, f"/runs/{run.pk}/", index="0"), text_of(alice, "/runs/")):
+        for page in (markup(board), text_of(alice, f"/runs/{run.pk}/", index="0"), text_of(alice, "/runs/")):
             assert "2 terminating" in page and not re.search(r"\d running", page)
         assert text_of(alice, f"/runs/{run.pk}/", state="TERMINATING").count('class="cell ') == 2
         assert text_of(alice, f"/runs/{run.pk}/", state="RUNNING").count('class="cell ') == 0
@@ -274,7 +286,7 @@ steps:
 
 def test_a_pipeline_asks_for_its_parameters_and_its_copy_for_the_secret_again(alice: Client) -> None:
     asked = alice.post("/runs/new/", {"text": PARAMETERS, "name": "flow"})
-    page = asked.content.decode()
+    page = markup(asked)
     assert asked.status_code == 200 and not Run.objects.exists()
     assert "fill them in" in page and "Learning rate" in page and 'type="password"' in page
     assert "data-show-if" in page and "parameters-advanced" in page
@@ -344,4 +356,4 @@ def test_the_line_that_is_refused_is_told_to_the_page(alice: Client) -> None:
     answer = alice.post(
         "/runs/new/", {"text": "steps:\n  one: {image: python, startup_command: a}\n  two: {afer: [one]}\n"}
     )
-    assert 'data-line="3"' in answer.content.decode() and "use after" in answer.content.decode()
+    assert 'data-line="3"' in markup(answer) and "use after" in markup(answer)

@@ -25,6 +25,7 @@ from backendai.portal.web.frame.app_reach import why_out_of_reach
 from tests.api.callers import Caller
 from tests.cast import Cast
 from tests.factories import make_agent, make_image, make_running_session, make_session
+from tests.pages import markup
 
 pytestmark = pytest.mark.django_db
 Browse = Callable[[User], Client]
@@ -74,9 +75,9 @@ def test_apps_stand_in_groups_with_the_platforms_own_ways_in_first(cast: Cast) -
 
 def test_its_owner_finds_ssh_and_vs_code_beside_the_apps(cast: Cast, session: ComputeSession, browse: Browse) -> None:
     address, dialog = f"/sessions/{session.pk}/apps/", f'href="/sessions/{session.pk}/ssh/" data-box="ssh"'
-    own = browse(cast.alice).get(address).content.decode()
+    own = markup(browse(cast.alice).get(address))
     assert 'id="way-ssh"' in own and 'id="way-vscode"' in own and own.count(dialog) >= 2
-    other = browse(cast.dana).get(address).content.decode()
+    other = markup(browse(cast.dana).get(address))
     assert 'id="way-console"' in other and dialog not in other
 
 
@@ -93,8 +94,8 @@ def test_a_service_without_http_comes_with_the_line_that_reaches_it(
 ) -> None:
     address = f"/sessions/{session.pk}/apps/"
     line = f"ssh -N -L 9000:localhost:9000 -p {settings.SSH_PUBLIC_PORT} hers@testserver"
-    assert line in browse(cast.alice).get(address).content.decode()
-    other = browse(cast.dana).get(address).content.decode()
+    assert line in markup(browse(cast.alice).get(address))
+    other = markup(browse(cast.dana).get(address))
     assert line not in other and "does not speak HTTP" in other
 
 
@@ -102,15 +103,15 @@ def test_an_app_gets_a_name_and_the_arguments_that_its_image_allows(cast: Cast, 
     make_image(labels={LABEL: "tensorboard:http:[6006]", "ai.backend.app.tensorboard.arguments": "--logdir=/logs --x="})
     session = make_running_session(cast.alice)
     alice, address = browse(cast.alice), f"/sessions/{session.pk}/apps/tensorboard/settings/"
-    form = alice.get(address).content.decode()
+    form = markup(alice.get(address))
     assert 'name="argument:--logdir" value="/logs"' in form and 'placeholder="TensorBoard"' in form
     assert arguments_for(session.pk, "tensorboard") == ("--logdir=/logs",)
     alice.post(address, {"title": " My  <run> ", "argument:--logdir": "/home/work/a b", "argument:--evil": "1"})
     assert arguments_for(session.pk, "tensorboard") == ("--logdir=/home/work/a b",)
-    assert "My &lt;run&gt;" in alice.get(f"/sessions/{session.pk}/apps/").content.decode()
-    refused = alice.post(address, {"title": "x", "argument:--logdir": "a\nb"}).content.decode()
+    assert "My &lt;run&gt;" in markup(alice.get(f"/sessions/{session.pk}/apps/"))
+    refused = markup(alice.post(address, {"title": "x", "argument:--logdir": "a\nb"}))
     assert 'id="app-argument-1-error"' in refused and 'aria-invalid="true"' in refused
-    long = alice.post(address, {"title": "x" * 41}).content.decode()
+    long = markup(alice.post(address, {"title": "x" * 41}))
     assert 'id="app-title-error"' in long and "at most 40 characters (41 given)" in long
     assert browse(cast.bob).post(address, {"title": "mine"}).status_code == 404
     assert browse(cast.alice).get(f"/sessions/{session.pk}/apps/nothing/settings/").status_code == 404
@@ -137,10 +138,10 @@ def test_a_script_sets_them_too(cast: Cast) -> None:
 def test_it_opens_an_app_to_everybody_and_closes_it_again(cast: Cast, session: ComputeSession) -> None:
     alice, address = Client(headers={"Host": "localhost"}), f"/sessions/{session.pk}/apps/"
     alice.force_login(cast.alice)
-    assert "Make public" not in alice.get(address).content.decode()
+    assert "Make public" not in markup(alice.get(address))
     assert "Ask an administrator to allow it." in answer_to(alice, address, "yes")
     change_site(cast.dana, {"public_apps": True}, now=timezone.now())
-    assert "Make public" in alice.get(address).content.decode()
+    assert "Make public" in markup(alice.get(address))
     assert "Make private" in answer_to(alice, address, "yes")
     assert session.public_apps.get().opened_by == cast.alice
     assert "Make private" not in answer_to(alice, address, "no")
@@ -149,13 +150,13 @@ def test_it_opens_an_app_to_everybody_and_closes_it_again(cast: Cast, session: C
 
 def answer_to(client: Client, address: str, wish: str, **more: str) -> str:
     said = {"open": wish, "confirm": "yes"} | more
-    return client.post(f"{address}jupyterlab/public/", said, follow=True).content.decode()
+    return markup(client.post(f"{address}jupyterlab/public/", said, follow=True))
 
 
 def test_it_asks_before_anybody_may_run_commands(cast: Cast, session: ComputeSession, browse: Browse) -> None:
     change_site(cast.dana, {"public_apps": True}, now=timezone.now())
     alice, address = browse(cast.alice), f"/sessions/{session.pk}/apps/"
-    form = alice.get(f"{address}jupyterlab/public/").content.decode()
+    form = markup(alice.get(f"{address}jupyterlab/public/"))
     assert "Anyone with the link can run commands as you." in form
     assert re.search(r'value="1d" checked', form)
     refused = answer_to(alice, address, "yes", confirm="", public_for="1h")
@@ -174,7 +175,7 @@ def test_an_app_that_runs_no_commands_needs_no_word_of_it(cast: Cast, browse: Br
     session = make_running_session(cast.alice)
     change_site(cast.dana, {"public_apps": True}, now=timezone.now())
     alice, address = browse(cast.alice), f"/sessions/{session.pk}/apps/tensorboard/public/"
-    assert "run commands" not in alice.get(address).content.decode()
+    assert "run commands" not in markup(alice.get(address))
     alice.post(address, {"open": "yes"})
     assert session.public_apps.get().service == "tensorboard"
 
@@ -192,7 +193,7 @@ def test_it_knows_apps_that_run_commands_by_their_name(name: str, is_one: bool) 
 
 def badges(client: Client, session: ComputeSession) -> list[bool]:
     addresses = ("/", f"/sessions/{session.pk}/", f"/sessions/{session.pk}/row/")
-    return ["public-badge" in client.get(address).content.decode() for address in addresses]
+    return ["public-badge" in markup(client.get(address)) for address in addresses]
 
 
 def test_the_list_and_the_panel_say_that_an_app_is_public(cast: Cast, session: ComputeSession, browse: Browse) -> None:
@@ -275,7 +276,7 @@ def test_the_way_in_is_a_form_that_may_go_to_the_apps_origin_alone(cast: Cast, s
     assert f"form-action 'self' {origin};" in f"{answer['Content-Security-Policy']};"
     assert "script-src 'self';" in f"{answer['Content-Security-Policy']};"
     assert "no-store" in answer["Cache-Control"]
-    text = answer.content.decode()
+    text = markup(answer)
     assert f'action="{origin}/.backendai/enter"' in text
     code = text.partition('name="code" value="')[2].partition('"')[0]
     claims = read_code(code, timezone.now())
@@ -300,7 +301,7 @@ def test_it_leads_back_with_the_reason_when_there_is_no_way_in(
     client.force_login(cast.alice)
     answer = client.get(f"/sessions/{session.pk}/apps/{service}/", headers={"Host": host}, follow=True)
     assert answer.redirect_chain == [(f"/sessions/{session.pk}/", 302)]
-    assert words in answer.content.decode()
+    assert words in markup(answer)
 
 
 def test_the_portal_does_not_answer_to_the_names_of_apps(cast: Cast, session: ComputeSession) -> None:
@@ -321,7 +322,7 @@ def test_apps_live_under_the_domain_of_their_group_which_the_portal_does_not_ans
     assert host == f"jupyterlab-{session.pk.hex[:12]}.gpu.example.net"
     client = Client()
     client.force_login(cast.alice)
-    text = client.get(f"/sessions/{session.pk}/apps/jupyterlab/", headers={"Host": "127.0.0.1"}).content.decode()
+    text = markup(client.get(f"/sessions/{session.pk}/apps/jupyterlab/", headers={"Host": "127.0.0.1"}))
     assert f'action="{origin_of(host)}/.backendai/enter"' in text
     assert read_code(text.partition('name="code" value="')[2].partition('"')[0], timezone.now()).host == host
     assert Client().get("/login/", headers={"Host": host}).status_code == 421

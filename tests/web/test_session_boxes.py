@@ -17,6 +17,7 @@ from backendai.domain.compute.services.life.reports import kernel_reported
 from backendai.domain.compute.services.placing.waits import Waiting, note_waits
 from tests.cast import Cast
 from tests.factories import make_agent, make_running_session, make_session, place, report_of
+from tests.pages import markup
 from tests.web.conftest import HTMX
 
 pytestmark = pytest.mark.django_db
@@ -24,7 +25,7 @@ Browse = Callable[[User], Client]
 
 
 def info_of(client: Client, session: ComputeSession, **headers: str) -> str:
-    return " ".join(client.get(reverse("web:session_info", args=[session.pk]), **headers).content.decode().split())
+    return markup(client.get(reverse("web:session_info", args=[session.pk]), **headers))
 
 
 def test_a_wait_is_explained_with_numbers_and_with_passed_and_failed_gates(cast: Cast, browse: Browse) -> None:
@@ -38,7 +39,7 @@ def test_a_wait_is_explained_with_numbers_and_with_passed_and_failed_gates(cast:
         wait = Waiting(session.pk, "no-room", "cpu: 8 asked, 2 available.", data, steps=steps, position=5)
         note_waits([wait], now=timezone.now())
     client = browse(cast.alice)
-    assert "<!doctype" not in info_of(client, session, **HTMX)
+    assert "<!DOCTYPE" not in info_of(client, session, **HTMX)
     page = info_of(client, session)
     assert "<p>cpu: 8 asked, 2 available.</p>" in page
     assert 'Position in the queue</dt><dd class="number">5</dd>' in page
@@ -83,7 +84,7 @@ def test_an_end_on_order_does_not_look_like_a_failure(cast: Cast, browse: Browse
     session = make_running_session(cast.alice, agent)
     terminate_session(session, cast.alice)
     kernel_reported(agent, report_of(session.kernels.get(), KernelState.TERMINATED, exit_code=143))
-    for page in (info_of(client, session), client.get(f"/sessions/{session.pk}/").content.decode()):
+    for page in (info_of(client, session), markup(client.get(f"/sessions/{session.pk}/"))):
         assert "stopped (SIGTERM)" in page and "exit 143" not in page and "was terminated" not in page
     by_itself = make_running_session(cast.alice, agent)
     kernel_reported(agent, report_of(by_itself.kernels.get(), KernelState.TERMINATED, exit_code=143, reason="exited"))
@@ -125,7 +126,7 @@ def test_it_explains_in_a_fixed_number_of_queries(
 def test_each_mistake_in_a_name_has_its_own_words(cast: Cast, browse: Browse, name: str, words: str) -> None:
     session = make_session(cast.alice, name="keeps-this")
     answer = browse(cast.alice).post(reverse("web:session_rename", args=[session.pk]), {"name": name}, **HTMX)
-    page = answer.content.decode()
+    page = markup(answer)
     assert words in page and 'aria-invalid="true"' in page
     session.refresh_from_db()
     assert session.name == "keeps-this"
@@ -134,7 +135,7 @@ def test_each_mistake_in_a_name_has_its_own_words(cast: Cast, browse: Browse, na
 def test_its_owner_renames_it_from_the_box_or_from_the_page(cast: Cast, browse: Browse) -> None:
     session, client = make_running_session(cast.alice, name="first-name"), browse(cast.alice)
     address = reverse("web:session_rename", args=[session.pk])
-    assert 'value="first-name"' in client.get(address).content.decode()
+    assert 'value="first-name"' in markup(client.get(address))
     assert client.post(address, {"name": "second-name"}, **HTMX).status_code == 204
     answer = client.post(address, {"name": "third-name"})
     assert answer["Location"] == reverse("web:session", args=[session.pk])
@@ -145,7 +146,7 @@ def test_its_owner_renames_it_from_the_box_or_from_the_page(cast: Cast, browse: 
 def test_a_taken_name_shows_the_other_session(cast: Cast, browse: Browse) -> None:
     session, other = make_running_session(cast.alice, name="one-run"), make_session(cast.alice, name="other-run")
     address = reverse("web:session_rename", args=[session.pk])
-    page = browse(cast.alice).post(address, {"name": "other-run"}, **HTMX).content.decode()
+    page = markup(browse(cast.alice).post(address, {"name": "other-run"}, **HTMX))
     assert "(pending, launched" in page
     assert f'href="{reverse("web:session", args=[other.pk])}"' in page
 
@@ -153,13 +154,13 @@ def test_a_taken_name_shows_the_other_session(cast: Cast, browse: Browse) -> Non
 def test_it_is_not_renamed_while_a_node_makes_it_nor_after_its_end(cast: Cast, browse: Browse) -> None:
     agent, session, client = make_agent(), make_session(cast.alice, name="on-its-way"), browse(cast.alice)
     page, rename = (reverse(f"web:{name}", args=[session.pk]) for name in ("session", "session_rename"))
-    assert 'id="rename-button"' in client.get(page).content.decode()
+    assert 'id="rename-button"' in markup(client.get(page))
     place(session, agent)
     kernel_reported(agent, report_of(session.kernels.get(), KernelState.CREATING))
-    assert 'id="rename-button"' not in client.get(page).content.decode()
-    assert "is being prepared" in client.post(rename, {"name": "too-early"}, **HTMX).content.decode()
+    assert 'id="rename-button"' not in markup(client.get(page))
+    assert "is being prepared" in markup(client.post(rename, {"name": "too-early"}, **HTMX))
     ComputeSession.objects.update(status="TERMINATED")
-    assert "has ended" in client.post(rename, {"name": "too-late"}, **HTMX).content.decode()
+    assert "has ended" in markup(client.post(rename, {"name": "too-late"}, **HTMX))
     session.refresh_from_db()
     assert session.name == "on-its-way"
 
@@ -167,8 +168,8 @@ def test_it_is_not_renamed_while_a_node_makes_it_nor_after_its_end(cast: Cast, b
 def test_the_log_is_a_box_for_scripts_and_else_a_part_of_the_page(cast: Cast, browse: Browse) -> None:
     session = make_running_session(cast.alice, cluster_size=2, name="talks")
     client, address = browse(cast.alice), reverse("web:session_log", args=[session.pk])
-    box = client.get(address, **HTMX).content.decode()
-    assert "<!doctype" not in box
+    box = markup(client.get(address, **HTMX))
+    assert "<!DOCTYPE" not in box
     assert 'data-status="RUNNING"' in box
     assert [name in box for name in ("main1", "sub1", "talks")] == [True, True, True]
     assert client.get(address, {"kernel": "a b"})["Location"] == f"/sessions/{session.pk}/?kernel=a+b#log"
@@ -179,7 +180,7 @@ def test_no_page_has_the_value_of_a_variable_until_its_owner_asks(cast: Cast, br
     environ = {"HF_TOKEN": "hf_4711", "GREETING": "<b>good day</b>"}
     session = make_running_session(cast.alice, environ=environ)
     args = [] if address == "sessions" else [session.pk]
-    page = browse(cast.alice).get(reverse(f"web:{address}", args=args)).content.decode()
+    page = markup(browse(cast.alice).get(reverse(f"web:{address}", args=args)))
     assert "hf_4711" not in page and "good day" not in page
     assert ("HF_TOKEN" in page) is (address in ("session", "session_panel"))
     assert (reverse("web:session_variables", args=[session.pk]) in page) is (address in ("session", "session_panel"))
@@ -190,11 +191,11 @@ def test_the_values_of_variables_are_for_the_owner_alone(cast: Cast, browse: Bro
     address = reverse("web:session_variables", args=[session.pk])
     for headers in ({}, HTMX):
         answer = browse(cast.alice).get(address, **headers)
-        page = answer.content.decode()
+        page = markup(answer)
         assert "<bdi>hf_4711</bdi>" in page and "<bdi>&lt;b&gt;good day&lt;/b&gt;</bdi>" in page
         assert "no-store" in answer["Cache-Control"]
-    page = browse(cast.dana).get(address).content.decode()
+    page = markup(browse(cast.dana).get(address))
     assert "Only its owner sees them." in page
     assert "HF_TOKEN" not in page and "hf_4711" not in page
     assert browse(cast.charlie).get(address).status_code == 404
-    assert "HF_TOKEN" not in browse(cast.dana).get(reverse("web:session", args=[session.pk])).content.decode()
+    assert "HF_TOKEN" not in markup(browse(cast.dana).get(reverse("web:session", args=[session.pk])))

@@ -51,7 +51,7 @@ def test_only_allowed_ends_are_offered(cast: Cast, browse: Browse) -> None:
     assert 'value="1h"' in page and 'value="latest"' in page and "Latest allowed end:" in page
     assert 'value="4h"' not in page and 'value="no-limit"' not in page
     page = text_of(browse(cast.dana), form_of(session), **HTMX)
-    assert "<!doctype" not in page
+    assert "<!DOCTYPE" not in page
     assert 'value="1d"' in page and 'value="no-limit"' in page and "Latest allowed end:" not in page
 
 

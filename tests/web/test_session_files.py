@@ -25,6 +25,7 @@ from backendai.portal.web.launch.fields.file_fields import PARTS
 from tests.api.callers import LAUNCH, SESSIONS, Caller
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image, make_session, place
+from tests.pages import markup
 from tests.web.conftest import HTMX
 
 pytestmark = pytest.mark.django_db
@@ -126,7 +127,7 @@ def test_rest_takes_them_and_names_what_is_wrong(site: Cast) -> None:
     body = LAUNCH | {"type": "batch", "startup_command": "bash run.sh"}
     answer = alice.post(SESSIONS, body | {"files": [{"path": "job/run.sh", "content": RUN.content}]})
     assert answer.status_code == 201, answer.content
-    assert "echo ran" not in answer.content.decode()
+    assert "echo ran" not in markup(answer)
     assert list(SessionFile.objects.values_list("path", "content")) == [("job/run.sh", RUN.content)]
     refused = alice.post(SESSIONS, body | {"files": [{"path": "/run.sh", "content": ""}]}).json()
     assert (refused["code"], refused["field"]) == ("invalid-path", "files")
@@ -150,7 +151,7 @@ def test_without_scripts_a_file_is_sent_kept_by_the_review_and_run_by_a_suggeste
     seen = client.post(reverse("web:launch"), typed(site, startup_command="", go="review", upload=upload))
     assert seen.status_code == 200
     form = seen.context["form"]
-    assert form["startup_command"].value() == "python my_train_1_.py"
+    assert form["startup_command"].value() == "python ~/my_train_1_.py"
     assert "\nprint(&#x27;&lt;hi&gt;&#x27;)\n</textarea>" in seen.content.decode()
     rows = form.file_rows()
     sent = {f"files.{part}": [getattr(row, name) for row in rows] for part, name in PARTS.items()}
@@ -172,23 +173,23 @@ def test_what_is_no_small_text_is_refused_at_the_field(
     asked = typed(site, upload=SimpleUploadedFile(name, content))
     answer = browse(site.alice).post(reverse("web:launch"), asked)
     assert answer.status_code == 422
-    assert said in answer.content.decode().split('id="id_files_error"')[1]
+    assert said in markup(answer).split('id="id_files_error"')[1]
     assert not ComputeSession.objects.exists()
 
 
 def test_the_line_at_the_foot_knows_their_sizes_without_their_texts(site: Cast, browse: Browse) -> None:
     client = browse(site.alice)
     rows = {"files.path": ["a.txt"], "files.bytes": [str(MOST_FILE_BYTES + 1)]}
-    page = client.post(reverse("web:launch_preview"), typed(site, **rows), **HTMX).content.decode()
+    page = markup(client.post(reverse("web:launch_preview"), typed(site, **rows), **HTMX))
     assert 'data-fault="files">The files have 256 KiB; a session takes at most' in page
     fine = client.post(reverse("web:launch_preview"), typed(site, **rows | {"files.bytes": ["5"]}), **HTMX)
-    assert "<strong>Starts " in fine.content.decode()
+    assert "<strong>Starts " in markup(fine)
 
 
 def test_an_address_knows_their_names_alone(site: Cast, browse: Browse) -> None:
     asked = BATCH | {"files.path": ["train.py"], "files.content": ["import os"], "step": "5"}
     answer = browse(site.alice).get(reverse("web:launch"), asked)
-    page = answer.content.decode()
+    page = markup(answer)
     assert "import os" not in page
     assert "Files are not kept in the address: choose train.py again." in page
 
@@ -202,7 +203,7 @@ def test_a_recent_launch_finds_them_again_for_its_owner_alone(site: Cast, browse
         page = client.get(reverse("web:launch"), asked)
         assert [row.content for row in page.context["form"].file_rows()] == [TRAIN.content], asked
         assert "trained" not in page.context["usual"]
-        assert "trained" not in browse(site.dana).get(reverse("web:launch"), asked).content.decode()
+        assert "trained" not in markup(browse(site.dana).get(reverse("web:launch"), asked))
     session.delete()
-    again = client.get(reverse("web:launch"), {"recent": str(record.pk)}).content.decode()
+    again = markup(client.get(reverse("web:launch"), {"recent": str(record.pk)}))
     assert "choose train.py again" in again

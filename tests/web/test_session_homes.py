@@ -15,6 +15,7 @@ from backendai.domain.storage.models import Folder, StorageHost
 from backendai.domain.storage.status import FolderStatus
 from tests.cast import Cast
 from tests.factories import make_running_session, make_session
+from tests.pages import markup
 from tests.storage.fake_file_server import FakeFileServer, make_host, serving
 from tests.web.conftest import HTMX
 
@@ -34,47 +35,47 @@ def address(session: ComputeSession) -> str:
 
 def test_the_owner_keeps_a_home_and_ends_the_session(host: StorageHost, cast: Cast, browse: Browse) -> None:
     session, client = make_running_session(cast.alice), browse(cast.alice)
-    assert address(session) in client.get(reverse("web:session", args=[session.pk])).content.decode()
-    assert address(session) in client.get(reverse("web:terminate", args=[session.pk])).content.decode()
-    page = client.get(address(session)).content.decode()
+    assert address(session) in markup(client.get(reverse("web:session", args=[session.pk])))
+    assert address(session) in markup(client.get(reverse("web:terminate", args=[session.pk])))
+    page = markup(client.get(address(session)))
     assert f'value="{session.name}-home"' in page and "Keep home folder" in page
     sent = {"name": "a b", "host": str(host.pk), "ends_session": "on"}
-    wrong = client.post(address(session), sent).content.decode()
+    wrong = markup(client.post(address(session), sent))
     assert "letters, digits" in wrong and not Folder.objects.exists()
     answer = client.post(address(session), sent | {"name": "kept"}, **HTMX)
     keep = HomeKeep.objects.get()
     assert answer.status_code == 204 and keep.ends_session and keep.session == session
     assert keep.folder.status == FolderStatus.CREATING and keep.folder.user == cast.alice
-    page = client.get(address(session)).content.decode()
+    page = markup(client.get(address(session)))
     assert "is being copied into" in page and "Keep home folder</button>" not in page
-    page = client.get(reverse("web:terminate", args=[session.pk])).content.decode()
+    page = markup(client.get(reverse("web:terminate", args=[session.pk])))
     assert "is being copied into kept." in page and "first</a>" not in page, "it is said before the button is pressed"
-    page = client.post(reverse("web:terminate", args=[session.pk]), follow=True).content.decode()
+    page = markup(client.post(reverse("web:terminate", args=[session.pk]), follow=True))
     assert "is being copied into the folder" in page and "kept" in page
 
 
 def test_a_session_that_does_not_run_says_why(host: StorageHost, cast: Cast, browse: Browse) -> None:
     session = make_session(cast.alice)
-    page = browse(cast.alice).get(address(session)).content.decode()
+    page = markup(browse(cast.alice).get(address(session)))
     assert "Only the home folder of a running session can be kept." in page and "<form" in page
-    assert "keep-home-link" not in browse(cast.alice).get(reverse("web:session", args=[session.pk])).content.decode()
+    assert "keep-home-link" not in markup(browse(cast.alice).get(reverse("web:session", args=[session.pk])))
 
 
 def test_a_session_that_is_being_ended_says_so(host: StorageHost, cast: Cast, browse: Browse) -> None:
     session, client = make_running_session(cast.alice), browse(cast.alice)
     terminate_session(session, cast.alice)
-    assert "is being ended: its home folder cannot be kept" in client.get(address(session)).content.decode()
+    assert "is being ended: its home folder cannot be kept" in markup(client.get(address(session)))
     sent = client.post(address(session), {"name": "kept", "host": str(host.pk)}, **HTMX)
-    assert sent.status_code == 200 and "cannot be kept any more" in sent.content.decode()
+    assert sent.status_code == 200 and "cannot be kept any more" in markup(sent)
     assert not Folder.objects.exists()
-    assert address(session) not in client.get(reverse("web:session", args=[session.pk])).content.decode()
+    assert address(session) not in markup(client.get(reverse("web:session", args=[session.pk])))
 
 
 def test_nobody_else_keeps_it(host: StorageHost, cast: Cast, browse: Browse) -> None:
     session = make_running_session(cast.alice)
     sent = {"name": "kept", "host": str(host.pk)}
     assert browse(cast.charlie).post(address(session), sent).status_code == 404
-    assert "Only its owner may keep" in browse(cast.dana).post(address(session), sent).content.decode()
+    assert "Only its owner may keep" in markup(browse(cast.dana).post(address(session), sent))
     assert not Folder.objects.exists()
 
 

@@ -22,6 +22,7 @@ from backendai.portal.loops import idle
 from tests.cast import Cast
 from tests.controller.clocks import passes_went_on_until
 from tests.factories import make_agent, make_running_session, make_session
+from tests.pages import markup
 from tests.web.conftest import HTMX
 
 pytestmark = pytest.mark.django_db
@@ -44,7 +45,7 @@ def unused_for(*sessions: ComputeSession, **duration: float) -> None:
 
 
 def text_of(client: Client, address: str, **headers: str) -> str:
-    return " ".join(client.get(address, **headers).content.decode().split())
+    return markup(client.get(address, **headers))
 
 
 def page_of(session: ComputeSession) -> str:
@@ -79,12 +80,12 @@ def test_a_warned_session_says_so_and_can_be_kept_running(cast: Cast, browse: Br
     assert "idle, ends <time" in text_of(client, reverse("web:session_row", args=[session.pk]), **HTMX)
     longer = reverse("web:session_longer", args=[session.pk, rule.pk])
     answer = client.post(longer, follow=True)
-    page = " ".join(answer.content.decode().split())
+    page = markup(answer)
     assert "It may run until" in page and "Extended until at least" in page and "idle-notice" not in page
     assert IdleWarning.objects.get().extensions == 1
     assert "idle, ends" not in text_of(client, reverse("web:sessions"))
     again = client.post(longer, follow=True)
-    assert "This idle checker has no active warning." in again.content.decode()
+    assert "This idle checker has no active warning." in markup(again)
     assert browse(cast.charlie).post(longer).status_code == 404
 
 
@@ -128,8 +129,8 @@ def test_over_the_list_it_is_kept_running_without_leaving_the_list(cast: Cast, b
     session = make_running_session(cast.alice)
     unused_for(session, minutes=55)
     longer = reverse("web:session_longer", args=[session.pk, rule.pk]) + "?in=drawer"
-    part = client.post(longer, **HTMX).content.decode()
-    assert "<!doctype" not in part and "Extended until at least" in part and '<h2 class="h1"' in part
+    part = markup(client.post(longer, **HTMX))
+    assert "<!DOCTYPE" not in part and "Extended until at least" in part and '<h2 class="h1"' in part
     IdleWarning.objects.update(extended_until=timezone.now())
     unused_for(session, minutes=55)
     page = text_of(client, page_of(session))
@@ -169,7 +170,7 @@ def test_news_of_idleness_lead_to_more_time(cast: Cast, browse: Browse) -> None:
     page = text_of(client, reverse("web:cards"), **HTMX)
     assert f'<form method="post" action="{reverse("web:keep_many")}"' in page and "Keep session running" in page
     answer = client.post(reverse("web:keep_many"), {"session": [session.pk]}, **HTMX)
-    assert "1 session keeps running." in answer.content.decode() and answer["HX-Trigger"] == "look-again-at-all"
+    assert "1 session keeps running." in markup(answer) and answer["HX-Trigger"] == "look-again-at-all"
     assert IdleWarning.objects.get().extensions == 1
     assert "Keep session running" not in text_of(client, reverse("web:cards"), **HTMX)
 

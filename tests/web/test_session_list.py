@@ -26,6 +26,7 @@ from backendai.domain.usage.models import UsageSample
 from backendai.portal.web.session_list.columns import COLUMNS
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image, make_running_session, make_session
+from tests.pages import markup
 from tests.web.conftest import HTMX
 
 pytestmark = pytest.mark.django_db
@@ -40,7 +41,7 @@ def names(client: Client, **query: Any) -> list[str]:
 def test_it_lists_ones_own_sessions_and_nobody_elses(cast: Cast, browse: Browse) -> None:
     make_session(cast.alice, name="mine")
     make_session(cast.bob, name="not-mine")
-    page = browse(cast.alice).get(HOME).content.decode()
+    page = markup(browse(cast.alice).get(HOME))
     assert "mine</bdi></a>" in page
     assert "not-mine" not in page
     assert "whose=mine" not in page, "the switch is for those who see others' sessions"
@@ -50,7 +51,7 @@ def test_a_superadmin_sees_everybodys_sessions_with_their_owners_or_theirs_alone
     make_session(cast.alice, name="hers")
     make_session(cast.dana, name="danas")
     dana = browse(cast.dana)
-    page = dana.get(HOME).content.decode()
+    page = markup(dana.get(HOME))
     assert "hers</bdi></a>" in page
     assert "alice@example.com" in page
     assert ">Everybody&#x27;s</a>" in page or ">Everybody's</a>" in page
@@ -94,7 +95,7 @@ def test_a_row_has_read_all_that_it_shows_whatever_goes_on(
         with django_assert_num_queries(17 if view else 18):  # what is used is asked of those that run
             page = client.get(HOME, {"view": view})
         assert len(page.context["page"]) == number
-        assert page.content.decode().count("alice@example.com</bdi></td>") == number
+        assert markup(page).count("alice@example.com</bdi></td>") == number
     row = ComputeSession.objects.get(name="it-is-running")
     # 2 for who asks, 1 for the columns, 1 whether it is there, 2 for the row, 1 for what is used, 1 for slot types
     with django_assert_num_queries(8):
@@ -121,7 +122,7 @@ def test_it_finds_sessions_by_every_word_typed(cast: Cast, browse: Browse) -> No
     make_session(cast.alice, name="train-resnet")
     client = browse(cast.alice)
     answer = client.get(HOME, {"q": "TRAIN bert", "status": "", "page": "7"}, **HTMX, HTTP_HX_TRIGGER="q")
-    page = answer.content.decode()
+    page = markup(answer)
     assert "train-bert" in page
     assert "train-resnet" not in page
     assert "<html" not in page
@@ -185,26 +186,25 @@ def test_it_is_sorted_by_a_heading_and_in_pages_of_a_chosen_size(cast: Cast, bro
     answer = client.get(HOME, {"sort": "name", "size": "10", "page": "2"})
     assert [each.name for each in answer.context["page"]] == ["eee-6", "eee-7"]
     assert answer.context["links"]["newer"] == "?sort=name&size=10&page=1"
-    page = answer.content.decode()
+    page = markup(answer)
     assert '<th scope="col" aria-sort="ascending"><a class="sorts" href="?sort=-name&amp;size=10">Session</a>' in page
 
 
 def test_columns_are_chosen_by_each_person_without_a_script(cast: Cast, browse: Browse) -> None:
     make_running_session(cast.alice, make_agent("gpu-01"), name="runs")
     client = browse(cast.alice)
-    assert 'data-label="Priority"' not in client.get(HOME).content.decode()
+    assert 'data-label="Priority"' not in markup(client.get(HOME))
     form = {"column": ["priority", "key", "agent", "nonsense"], "back": "?view=finished&size=10&evil=//x"}
     answer = client.post(reverse("web:session_columns"), form)
     assert answer["Location"] == "/?view=finished&size=10"
-    page = client.get(HOME).content.decode()
+    page = markup(client.get(HOME))
     assert 'data-label="Priority"' in page
     assert ComputeSession.objects.get().access_key in page
     assert "gpu-01" not in page, "agents are not this person's business"
-    assert (
-        'data-label="Priority"'
-        in client.get(reverse("web:session_row", args=[ComputeSession.objects.get().pk])).content.decode()
+    assert 'data-label="Priority"' in markup(
+        client.get(reverse("web:session_row", args=[ComputeSession.objects.get().pk]))
     )
-    assert 'data-label="Priority"' not in browse(cast.dana).get(HOME).content.decode()
+    assert 'data-label="Priority"' not in markup(browse(cast.dana).get(HOME))
     client.post(reverse("web:session_columns"), {})
     assert not Preference.objects.exists()
 
@@ -217,7 +217,7 @@ def test_columns_stand_in_the_order_that_each_person_gives_them(cast: Cast, brow
         answer = client.get(HOME)
         offered = [column.name for column in answer.context["columns_offered"]]
         assert sorted(offered) == sorted(set(offered)), "each is offered once"
-        assert re.findall('data-label="([A-Z a-z]+)"', answer.content.decode()) == [
+        assert re.findall('data-label="([A-Z a-z]+)"', markup(answer)) == [
             str(column.label) for column in answer.context["columns"]
         ]
         assert offered[:3] == [column.name for column in answer.context["columns"]]
@@ -248,7 +248,7 @@ def test_what_ended_last_is_the_first_of_what_has_ended_on_the_page_and_in_the_f
     answer = client.get(HOME, {"view": "finished", "export": "csv"})
     rows = csv.DictReader(io.StringIO(b"".join(answer).decode("utf-8-sig")))
     assert [row["name"] for row in rows] == ["aaaa", "bbbb", "cccc"]
-    page = client.get(HOME, {"view": "finished"}).content.decode()
+    page = markup(client.get(HOME, {"view": "finished"}))
     assert (
         '<th scope="col" aria-sort="descending"><a class="sorts" href="?view=finished&amp;sort=age">Ended</a>' in page
     )
@@ -266,7 +266,7 @@ def test_what_has_ended_is_sorted_among_those_that_ended_last(
     client = browse(cast.alice)
     by_name, searched = {"view": "finished", "sort": "name"}, {"view": "finished", "sort": "created", "q": "alice"}
     assert names(client, **by_name) == ["bbbb", "cccc"]
-    assert "Sorting covers the 2 most recently ended sessions." in client.get(HOME, by_name).content.decode()
+    assert "Sorting covers the 2 most recently ended sessions." in markup(client.get(HOME, by_name))
     assert names(client, view="finished") == ["bbbb", "cccc", "aaaa"]
     assert names(client, view="finished", sort="created") == ["cccc", "bbbb", "aaaa"]
     assert names(client, **searched) == ["cccc", "bbbb"], "a search reads no row of those before"
@@ -318,7 +318,7 @@ def test_each_row_leads_to_what_can_be_done_with_the_session(cast: Cast, browse:
     running = make_running_session(cast.alice, name="runs", image="apps")
     waiting = make_session(cast.alice, name="waits")
     client = browse(cast.alice)
-    rows = {one: client.get(reverse("web:session_row", args=[one.pk])).content.decode() for one in (running, waiting)}
+    rows = {one: markup(client.get(reverse("web:session_row", args=[one.pk]))) for one in (running, waiting)}
     assert reverse("web:app_launcher", args=[running.pk]) in rows[running] and 'title="Apps" data-box' in rows[running]
     for part in ("#terminal", "#log"):
         assert f"{reverse('web:session', args=[running.pk])}{part}" in rows[running]
@@ -326,10 +326,9 @@ def test_each_row_leads_to_what_can_be_done_with_the_session(cast: Cast, browse:
     assert reverse("web:terminate", args=[waiting.pk]) in rows[waiting] and 'data-box="terminate"' in rows[waiting]
     assert "Launch again" not in rows[waiting]
     terminate_session(waiting, cast.alice)
-    assert f"?like={waiting.pk}" in client.get(reverse("web:session_row", args=[waiting.pk])).content.decode()
-    assert (
-        reverse("web:terminate", args=[waiting.pk])
-        not in client.get(reverse("web:session_row", args=[waiting.pk])).content.decode()
+    assert f"?like={waiting.pk}" in markup(client.get(reverse("web:session_row", args=[waiting.pk])))
+    assert reverse("web:terminate", args=[waiting.pk]) not in markup(
+        client.get(reverse("web:session_row", args=[waiting.pk]))
     )
 
 
@@ -337,7 +336,7 @@ def test_it_says_why_a_session_waits_and_its_place_in_the_queue(cast: Cast, brow
     session = make_session(cast.alice)
     wait = Waiting(session.pk, "no-room", "cpu: 8 asked, 2 available.", position=3)
     note_waits([wait], now=timezone.now())
-    row = browse(cast.alice).get(reverse("web:session_row", args=[session.pk])).content.decode()
+    row = markup(browse(cast.alice).get(reverse("web:session_row", args=[session.pk])))
     assert "cpu: 8 asked, 2 available." in row
     assert "position 3 in the queue" in row
     assert row.strip().startswith("<tr")
@@ -352,11 +351,11 @@ def test_it_shows_a_hostile_name_as_text(cast: Cast, browse: Browse, hostile: st
     client = browse(cast.alice)
     shown = hostile.translate(str.maketrans({"<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#x27;"}))
     for address in (HOME, reverse("web:session", args=[session.pk])):
-        page = client.get(address).content.decode()
+        page = markup(client.get(address))
         assert f"<bdi>{shown}</bdi>" in page
         assert "<img src=x" not in page
         assert "<script>alert" not in page
-    page = client.get(HOME, {"q": f'">{hostile}', "group": hostile, "sort": hostile}).content.decode()
+    page = markup(client.get(HOME, {"q": f'">{hostile}', "group": hostile, "sort": hostile}))
     assert "<script>alert" not in page
     assert "<img src=x" not in page
 
@@ -367,7 +366,7 @@ def test_it_hides_foreign_rows(cast: Cast, browse: Browse) -> None:
 
 
 def test_it_explains_an_empty_list(cast: Cast, browse: Browse) -> None:
-    page = browse(cast.alice).get(HOME).content.decode()
+    page = markup(browse(cast.alice).get(HOME))
     assert "Start your first session" in page
     assert "No agent accepts sessions now" in page or "No resource group" in page
 
@@ -377,12 +376,12 @@ def test_it_shows_the_build_that_the_first_session_waits_for(cast: Cast, browse:
     job = BackgroundJob(kind=BUILD_JOB, subject="local/python:latest", progress=0.41, message="Unpacking.")
     job.save()
     client = browse(cast.alice)
-    page = client.get(HOME).content.decode()
+    page = markup(client.get(HOME))
     assert 'is being built: <span class="number">41 %</span>' in page
     assert 'hx-trigger="every 4s"' in page
     job.status = BackgroundJob.Status.DONE
     job.save()
-    page = client.get(HOME).content.decode()
+    page = markup(client.get(HOME))
     assert "is being built" not in page
     assert 'hx-trigger="every 4s"' not in page
 
@@ -401,26 +400,26 @@ def test_a_running_row_shows_what_it_uses_of_what_it_has(cast: Cast, browse: Bro
     session = make_running_session(cast.alice, agent, name="busy", resources=wish, cluster_size=2)
     waiting = make_session(cast.alice, name="waits")
     address = reverse("web:sessions_usage")
-    page = client.get(HOME).content.decode()
+    page = markup(client.get(HOME))
     assert f'id="use-{session.pk}"' in page and f'id="use-{waiting.pk}"' not in page
     assert "Usage: not measured yet" in page and "<meter" not in page.partition('id="use-')[2].partition("</tr>")[0]
     for kernel, cpu in zip(session.kernels.order_by("rank"), (1.5, 0.5), strict=True):
         devices = {"cuda.device": {"util": cpu / 2}}
         UsageSample.objects.create(kernel=kernel, at=now, seconds=5, cpu=cpu, mem_bytes=2**28, devices=devices)
-    row = client.get(reverse("web:session_row", args=[session.pk])).content.decode()
+    row = markup(client.get(reverse("web:session_row", args=[session.pk])))
     assert 'aria-label="CPU: 2 of 4 used"' in row and 'value="50"' in row
     assert "512 MiB of 2 GiB used" in row and 'value="25"' in row
     assert ">GPU<" in row and "1 of 2 used" in row
     asked = {"session": [session.pk, waiting.pk, "nonsense"]}
-    assert client.get(address, asked).content.decode().count("hx-swap-oob") == 1
+    assert markup(client.get(address, asked)).count("hx-swap-oob") == 1
     assert browse(cast.charlie).get(address, asked).content.strip() == b"", "nobody else's business"
     UsageSample.objects.update(at=now - timedelta(minutes=3))
-    assert "not measured yet" in client.get(reverse("web:session_row", args=[session.pk])).content.decode()
+    assert "not measured yet" in markup(client.get(reverse("web:session_row", args=[session.pk])))
 
 
 def test_a_batch_session_that_failed_says_so_in_one_badge(cast: Cast, browse: Browse) -> None:
     session = make_session(cast.alice, session_type="batch", startup_command="false")
     ComputeSession.objects.filter(pk=session.pk).update(status="TERMINATED", result="FAILED", ended_at=timezone.now())
-    page = browse(cast.alice).get(HOME, {"view": "finished"}).content.decode()
+    page = markup(browse(cast.alice).get(HOME, {"view": "finished"}))
     row = page.partition("<tbody>")[2]
     assert ">Failed<" in row and ">Terminated<" not in row

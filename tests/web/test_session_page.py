@@ -26,18 +26,19 @@ from backendai.domain.compute.status import Status
 from backendai.domain.usage.recording import keep
 from tests.cast import Cast
 from tests.factories import make_agent, make_running_session, make_session, place, report_of
+from tests.pages import markup
 
 pytestmark = pytest.mark.django_db
 Browse = Callable[[User], Client]
 
 
 def text_of(answer: HttpResponse) -> str:
-    return " ".join(answer.content.decode().split())
+    return markup(answer)
 
 
 def test_it_shows_state_and_kernels(cast: Cast, browse: Browse) -> None:
     session = make_running_session(cast.alice)
-    page = browse(cast.alice).get(reverse("web:session", args=[session.pk])).content.decode()
+    page = markup(browse(cast.alice).get(reverse("web:session", args=[session.pk])))
     assert 'data-status="RUNNING"' in page
     assert "main1" in page
     assert f"/ws/sessions/{session.pk}/terminal/" in page
@@ -46,7 +47,7 @@ def test_it_shows_state_and_kernels(cast: Cast, browse: Browse) -> None:
 @pytest.mark.parametrize("name", ["session", "console", "home", "history", "session_ssh"])
 def test_each_of_its_pages_is_marked_in_the_menu(cast: Cast, browse: Browse, name: str) -> None:
     session = make_session(cast.alice)
-    page = browse(cast.alice).get(reverse(f"web:{name}", args=[session.pk])).content.decode()
+    page = markup(browse(cast.alice).get(reverse(f"web:{name}", args=[session.pk])))
     assert f'<a href="{reverse("web:sessions")}" aria-current="page">' in page
 
 
@@ -106,7 +107,7 @@ def test_it_tells_the_reason_the_place_and_the_steps_of_a_wait(cast: Cast, brows
     }
     wait = Waiting(session.pk, "no-room", "cpu: 8 asked, 2 available.", steps=[step], position=2)
     note_waits([wait], now=timezone.now())
-    page = browse(cast.alice).get(reverse("web:session", args=[session.pk])).content.decode()
+    page = markup(browse(cast.alice).get(reverse("web:session", args=[session.pk])))
     assert 'position <span class="number">2</span> in the queue of default' in page
     assert "for <time" in page
     assert "cpu: 8 asked, 2 available." in page
@@ -146,12 +147,12 @@ def test_it_marks_what_can_never_start_and_says_what_to_change(cast: Cast, brows
     message = "No agent is large enough, even when empty: node-1 comes closest (cpu: 64 asked, 8 available)."
     note_waits([Waiting(session.pk, "bigger-than-any-agent", message, {"never": True})], now=timezone.now())
     client = browse(cast.alice)
-    page = client.get(reverse("web:session", args=[session.pk])).content.decode()
+    page = markup(client.get(reverse("web:session", args=[session.pk])))
     assert "Cannot start" in page
     assert message in page
     assert "Ask for less" in page
     assert f"?like={session.pk}" in page
-    assert "Cannot start" in client.get(reverse("web:session_row", args=[session.pk])).content.decode()
+    assert "Cannot start" in markup(client.get(reverse("web:session_row", args=[session.pk])))
 
 
 def test_it_counts_the_tries_of_a_start_that_failed(cast: Cast, browse: Browse) -> None:
@@ -160,21 +161,21 @@ def test_it_counts_the_tries_of_a_start_that_failed(cast: Cast, browse: Browse) 
     failed = report_of(session.kernels.get(), KernelState.TERMINATED, reason="failed-to-start", message="No.")
     kernel_reported(agent, failed)
     for name in ("session", "session_row"):
-        assert "attempt 2 of 4" in browse(cast.alice).get(reverse(f"web:{name}", args=[session.pk])).content.decode()
+        assert "attempt 2 of 4" in markup(browse(cast.alice).get(reverse(f"web:{name}", args=[session.pk])))
 
 
 def test_it_explains_a_node_that_does_not_answer(cast: Cast, browse: Browse) -> None:
     agent = make_agent("node-7")
     session = make_running_session(cast.alice, agent)
     address = reverse("web:session", args=[session.pk])
-    assert "does not answer" not in browse(cast.alice).get(address).content.decode()
+    assert "does not answer" not in markup(browse(cast.alice).get(address))
     mark_lost(now=timezone.now(), silent_for=timedelta())
-    page = browse(cast.alice).get(address).content.decode()
+    page = markup(browse(cast.alice).get(address))
     assert "Agent node-7 is unreachable" in page
     assert "the session ends" in page
     terminate_session(session, cast.alice)
-    assert "an administrator can free the resources" in browse(cast.alice).get(address).content.decode()
-    assert "force the termination" in browse(cast.dana).get(address).content.decode()
+    assert "an administrator can free the resources" in markup(browse(cast.alice).get(address))
+    assert "force the termination" in markup(browse(cast.dana).get(address))
 
 
 def test_it_shows_how_far_each_kernel_is_with_its_image(cast: Cast, browse: Browse) -> None:
@@ -182,7 +183,7 @@ def test_it_shows_how_far_each_kernel_is_with_its_image(cast: Cast, browse: Brow
     place(session, agent)
     for kernel, progress in zip(session.kernels.all(), (0.25, 0.5), strict=True):
         kernel_reported(agent, report_of(kernel, KernelState.PULLING, progress=progress))
-    page = browse(cast.alice).get(reverse("web:session", args=[session.pk])).content.decode()
+    page = markup(browse(cast.alice).get(reverse("web:session", args=[session.pk])))
     assert 'value="0.250" aria-label="Image pulled by main1"' in page
     assert 'value="0.500" aria-label="Image pulled by sub1"' in page
     assert '<span class="number">25 %</span>' in page
@@ -207,14 +208,14 @@ def test_pages_of_a_native_session_name_no_container(cast: Cast, browse: Browse)
     pages.append(client.get(reverse("web:launch")))
     for page in pages:
         assert page.status_code == 200
-        said = re.findall(r"(?i).*\bcontainers?\b.*", re.sub(r"<[^>]*>", " ", page.content.decode()))
+        said = re.findall(r"(?i).*\bcontainers?\b.*", re.sub(r"<[^>]*>", " ", markup(page)))
         assert [line for line in said if "no container engine: its sessions" not in line] == []
 
 
 def test_it_warns_of_the_loss_and_ends_the_session_on_post(cast: Cast, browse: Browse) -> None:
     session = make_running_session(cast.alice)
     client, address = browse(cast.alice), reverse("web:terminate", args=[session.pk])
-    assert "kernels will be deleted" in client.get(address).content.decode()
+    assert "kernels will be deleted" in markup(client.get(address))
     session.refresh_from_db()
     assert session.status == Status.RUNNING
     answer = client.post(address)

@@ -22,6 +22,7 @@ from backendai.domain.compute.services.life.reports import kernel_reported
 from backendai.domain.compute.spec import RoleSpec
 from tests.cast import Cast
 from tests.factories import make_agent, make_image, make_running_session, make_session, place, report_of
+from tests.pages import markup
 from tests.web.conftest import HTMX
 
 pytestmark = pytest.mark.django_db
@@ -30,7 +31,7 @@ HOSTILE = "<script>alert(1)</script>"
 
 
 def text_of(client: Client, session: ComputeSession, name: str = "session", **headers: str) -> str:
-    return " ".join(client.get(reverse(f"web:{name}", args=[session.pk]), **headers).content.decode().split())
+    return markup(client.get(reverse(f"web:{name}", args=[session.pk]), **headers))
 
 
 def obstacles(page: str) -> dict[str, bool]:
@@ -42,10 +43,10 @@ def obstacles(page: str) -> dict[str, bool]:
 def test_over_the_list_it_comes_alone_and_on_its_page_with_terminal_and_log(cast: Cast, browse: Browse) -> None:
     session, client = make_running_session(cast.alice), browse(cast.alice)
     page, drawn = text_of(client, session), text_of(client, session, **HTMX)
-    renewed = client.get(reverse("web:session_panel", args=[session.pk]), {"in": "drawer"}, **HTMX).content.decode()
+    renewed = markup(client.get(reverse("web:session_panel", args=[session.pk]), {"in": "drawer"}, **HTMX))
     assert '<h1 id="session-name">' in page and 'id="terminal-box"' in page
     for part in (drawn, renewed):
-        assert "<!doctype" not in part and 'id="terminal-box"' not in part
+        assert "<!DOCTYPE" not in part and 'id="terminal-box"' not in part
         assert '<h2 class="h1" id="session-name">' in part
     assert 'target="_blank"' in drawn, "the terminal opens beside the list"
     for part in (page, drawn):
@@ -144,11 +145,11 @@ def test_a_session_whose_start_failed_offers_its_log_only_when_there_is_one(cast
 def test_ending_what_is_still_prepared_does_not_warn_of_a_loss(cast: Cast, browse: Browse) -> None:
     agent, session, client = make_agent(), make_session(cast.alice), browse(cast.alice)
     place(session, agent)
-    page = client.get(reverse("web:terminate", args=[session.pk])).content.decode()
+    page = markup(client.get(reverse("web:terminate", args=[session.pk])))
     assert "nothing runs in it yet" in page and "will be deleted" not in page
     assert 'name="force"' in page, "it can be ended even when its node does not answer"
     running = make_running_session(cast.alice, agent)
-    page = client.get(reverse("web:terminate", args=[running.pk])).content.decode()
+    page = markup(client.get(reverse("web:terminate", args=[running.pk])))
     assert "will be deleted" in page and "nothing runs in it yet" not in page
 
 
@@ -244,15 +245,15 @@ def test_it_asks_the_database_as_often_whatever_its_status(
 def test_it_ends_from_its_box_and_says_there_when_it_cannot(cast: Cast, browse: Browse) -> None:
     session, client = make_running_session(cast.alice), browse(cast.alice)
     address = reverse("web:terminate", args=[session.pk])
-    box = client.get(address, **HTMX).content.decode()
-    assert "<!doctype" not in box and "will be deleted" in box and 'name="force"' in box
+    box = markup(client.get(address, **HTMX))
+    assert "<!DOCTYPE" not in box and "will be deleted" in box and 'name="force"' in box
     assert client.post(address, **HTMX).status_code == 204
     session.refresh_from_db()
     assert session.status == "TERMINATING"
     agent, kernel = Agent.objects.get(), session.kernels.get()
     kernel_reported(agent, report_of(kernel, KernelState.TERMINATED))
     again = client.post(address, **HTMX)
-    assert "already ended" in again.content.decode() and 'role="alert"' in again.content.decode()
+    assert "already ended" in markup(again) and 'role="alert"' in markup(again)
 
 
 def test_its_apps_are_a_box_and_a_page(cast: Cast, browse: Browse) -> None:
@@ -261,4 +262,4 @@ def test_its_apps_are_a_box_and_a_page(cast: Cast, browse: Browse) -> None:
     page, box = text_of(client, session, "app_launcher"), text_of(client, session, "app_launcher", **HTMX)
     for part in (page, box):
         assert ">notes<" in part and "BACKENDAI_APPS_DOMAIN" in part, "this browser would not find them"
-    assert ("<!doctype" in page, "<!doctype" in box) == (True, False)
+    assert ("<!DOCTYPE" in page, "<!DOCTYPE" in box) == (True, False)

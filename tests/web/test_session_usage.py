@@ -18,6 +18,7 @@ from backendai.domain.usage.models import UsageSample
 from backendai.portal.web.session.usage import HEIGHT, Usage
 from tests.cast import Cast
 from tests.factories import make_running_session, make_session
+from tests.pages import markup
 from tests.web.conftest import HTMX
 
 pytestmark = pytest.mark.django_db
@@ -52,12 +53,11 @@ def test_the_panel_says_what_is_used_of_what_was_given(cast: Cast, browse: Brows
     for kernel in session.kernels.all():
         sample(kernel, 5)
         sample(kernel, 300, cpu=1.0)
-    page = browse(cast.alice).get(reverse("web:session", args=[session.pk])).content.decode()
-    text = " ".join(page.split())
-    assert "<strong>1</strong> of 2" in text and "<strong>512 MiB</strong> of 1 GiB" in text
-    assert "mean 1.5 · peak 2" in text
-    assert "↓ 2 KiB/s ↑ 0 B/s" in text
-    assert "hx-preserve" in text and "every 15s" in text
+    page = markup(browse(cast.alice).get(reverse("web:session", args=[session.pk])))
+    assert "<strong>1</strong> of 2" in page and "<strong>512 MiB</strong> of 1 GiB" in page
+    assert "mean 1.5 · peak 2" in page
+    assert "↓ 2 KiB/s ↑ 0 B/s" in page
+    assert "hx-preserve" in page and "every 15s" in page
 
 
 def test_a_direction_that_the_node_cannot_see_is_no_zero(cast: Cast, browse: Browse, session: ComputeSession) -> None:
@@ -111,7 +111,7 @@ def test_old_samples_that_are_far_apart_leave_no_gaps(cast: Cast, browse: Browse
 def test_without_a_sample_it_says_so(cast: Cast, browse: Browse, session: ComputeSession) -> None:
     answer = browse(cast.alice).get(path_of(session), **HTMX)
     assert answer.status_code == 200
-    assert "No measurement yet" in answer.content.decode()
+    assert "No measurement yet" in markup(answer)
     assert [chart.used for chart in answer.context["usage"].charts] == ["", "", "", ""]
 
 
@@ -125,20 +125,20 @@ def test_of_a_session_that_has_ended_the_last_hour_is_shown_and_nobody_asks_agai
     client = browse(cast.alice)
     answer = client.get(path_of(session), **HTMX)
     assert (answer.status_code, len(answer.context["usage"].charts[0].columns)) == (286, 1)
-    assert "The session has ended" in answer.content.decode()
-    page = client.get(reverse("web:session", args=[session.pk])).content.decode()
+    assert "The session has ended" in markup(answer)
+    page = markup(client.get(reverse("web:session", args=[session.pk])))
     assert 'id="resource-usage"' in page and "every 15s" not in page
 
 
 def test_a_session_that_has_not_run_has_used_nothing(cast: Cast, browse: Browse) -> None:
     session, client = make_session(cast.alice), browse(cast.alice)
-    assert "there is no usage" in client.get(path_of(session)).content.decode()
-    assert 'id="resource-usage"' not in client.get(reverse("web:session", args=[session.pk])).content.decode()
+    assert "there is no usage" in markup(client.get(path_of(session)))
+    assert 'id="resource-usage"' not in markup(client.get(reverse("web:session", args=[session.pk])))
 
 
 def test_it_is_a_page_without_scripts(cast: Cast, browse: Browse, session: ComputeSession) -> None:
-    page = browse(cast.alice).get(path_of(session), {"window": "7d"}).content.decode()
-    assert "<!doctype html>" in page and '<option value="7d" selected>' in page
+    page = markup(browse(cast.alice).get(path_of(session), {"window": "7d"}))
+    assert "<!DOCTYPE html>" in page and '<option value="7d" selected>' in page
 
 
 def test_it_costs_a_fixed_number_of_queries(
@@ -167,7 +167,7 @@ def test_the_frame_is_no_longer_than_the_life_of_the_session_and_its_edges_are_n
     cpu = told.charts[0]
     assert cpu.top == cpu.held and told.width == 120
     assert cpu.columns[0].x < 20 and cpu.columns[-1].x > 100, "they fill the frame"
-    page = client.get(path_of(session), **HTMX).content.decode()
+    page = markup(client.get(path_of(session), **HTMX))
     assert f'<span><time datetime="{since.isoformat()}" data-exact="short">' in page
     ComputeSession.objects.update(started_at=now - timedelta(hours=5))
     assert shown(client, session).window == "6h", "the whole life of what has ended"

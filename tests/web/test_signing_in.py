@@ -15,6 +15,7 @@ from backendai.domain.accounts.sign_in.logins import FREE_TRIES
 from backendai.domain.accounts.sign_in.revocation import set_active
 from backendai.domain.activity.models import AuditEntry
 from tests.cast import PASSWORD, Cast
+from tests.pages import markup
 
 pytestmark = pytest.mark.django_db
 
@@ -40,7 +41,7 @@ def test_it_refuses_a_wrong_password_without_saying_which_part_was_wrong(cast: C
 
 def test_the_cursor_is_in_the_address_at_first_and_in_the_password_after_a_wrong_one(cast: Cast) -> None:
     def focused(answer: Any) -> list[str]:
-        page = answer.content.decode()
+        page = markup(answer)
         return [
             field for field in ("username", "password") if re.search(f'<input[^>]*name="{field}"[^>]* autofocus', page)
         ]
@@ -74,7 +75,7 @@ def test_it_sends_a_policy_that_allows_no_inline_script(db: None) -> None:
     policy = answer["Content-Security-Policy"]
     assert "script-src 'self'" in policy
     assert "unsafe" not in policy
-    page = answer.content.decode()
+    page = markup(answer)
     assert "<style" not in page
     assert " style=" not in page
     assert " onclick=" not in page
@@ -145,7 +146,7 @@ def test_one_ends_all_other_logins_and_sees_where_they_are(cast: Cast) -> None:
     here, there = Client(HTTP_USER_AGENT="Here"), Client(HTTP_USER_AGENT="<b>There</b>")
     for browser in (here, there):
         browser.post("/login/", {"username": "alice@example.com", "password": PASSWORD})
-    page = here.get("/account/security/").content.decode()
+    page = markup(here.get("/account/security/"))
     assert "Here" in page
     assert "&lt;b&gt;There" in page
     agents = {
@@ -158,13 +159,13 @@ def test_one_ends_all_other_logins_and_sees_where_they_are(cast: Cast) -> None:
     new = "a quite different password"
     here.post("/account/password/", {"old_password": PASSWORD, "new_password1": new, "new_password2": new})
     assert [browser.get("/account/").status_code for browser in (here, there)] == [200, 302]
-    assert "This browser" in here.get("/account/security/").content.decode(), "it is known under its new key"
+    assert "This browser" in markup(here.get("/account/security/")), "it is known under its new key"
     there.post("/login/", {"username": "alice@example.com", "password": new})
     older = Client()
     older.force_login(User.objects.get(pk=cast.alice.pk))  # of a release that kept no list
     here.post("/account/security/sign-out/")
     assert [browser.get("/account/").status_code for browser in (here, there, older)] == [200, 302, 302]
-    assert "This browser" in here.get("/account/security/").content.decode()
+    assert "This browser" in markup(here.get("/account/security/"))
 
 
 def test_nobody_signs_up_unless_the_installation_says_so(cast: Cast, settings: Any) -> None:

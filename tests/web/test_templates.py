@@ -23,6 +23,7 @@ from backendai.domain.templates.services.publishing import TemplateDraft, create
 from backendai.portal.web.gallery.changes import EXAMPLES
 from tests.cast import Cast
 from tests.factories import make_agent, make_image
+from tests.pages import markup
 
 pytestmark = pytest.mark.django_db
 Browse = Callable[[User], Client]
@@ -55,7 +56,7 @@ def made(user: User, text: str = TEXT, name: str = "train", **wish: Any) -> Temp
 
 
 def page(answer: Any) -> str:
-    return re.sub(r"\s+", " ", answer.content.decode())
+    return markup(answer)
 
 
 def sent(form: Any) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.life.ending import terminate_session
 from tests.cast import Cast
 from tests.factories import make_running_session, make_session
+from tests.pages import markup
 
 pytestmark = pytest.mark.django_db
 Browse = Callable[[User], Client]
@@ -29,11 +30,11 @@ def test_only_what_lives_can_be_chosen(cast: Cast, browse: Browse) -> None:
     session = make_session(cast.alice)
     client, box = browse(cast.alice), f'name="session" value="{session.pk}"'
     row = reverse("web:session_row", args=[session.pk])
-    assert box in client.get("/").content.decode()
-    assert box in client.get(row).content.decode()
+    assert box in markup(client.get("/"))
+    assert box in markup(client.get(row))
     terminate_session(session, cast.alice)
     for address in ("/?view=finished", row, f"{row}?view=finished"):
-        page = client.get(address).content.decode()
+        page = markup(client.get(address))
         assert session.name in page
         assert box not in page
 
@@ -45,7 +46,7 @@ def test_it_asks_first_and_says_what_is_lost_and_what_depends_on_them(cast: Cast
     running, bobs = make_running_session(cast.alice, name="runs"), make_session(cast.bob, name="bobs")
     client = browse(cast.alice)
     form = {"session": [str(first.pk), str(running.pk), str(bobs.pk), "nonsense"], "back": "/?view=&size=10"}
-    page = client.post(ADDRESS, form).content.decode()
+    page = markup(client.post(ADDRESS, form))
     assert "Terminate 2 sessions?" in page
     assert "all files outside mounted folders" in page
     assert "<bdi>after-it</bdi>" in page
@@ -76,4 +77,4 @@ def test_nothing_chosen_ends_nothing(cast: Cast, browse: Browse) -> None:
     assert said(answer) == ["Select at least one session."]
     gone = make_session(cast.alice)
     terminate_session(gone, cast.alice)
-    assert "No session to terminate" in browse(cast.alice).post(ADDRESS, {"session": str(gone.pk)}).content.decode()
+    assert "No session to terminate" in markup(browse(cast.alice).post(ADDRESS, {"session": str(gone.pk)}))

@@ -16,17 +16,17 @@ from backendai.domain.accounts.models import Membership, User
 from backendai.domain.accounts.services.change_user import change_user
 from backendai.domain.accounts.services.importing import import_people
 from backendai.domain.accounts.services.members import add_member, remove_member, set_member_role
-from backendai.domain.activity.access_notices import KEPT_FOR, delete_old_access_notices
+from backendai.domain.activity.access_notices import ACCESS, KEPT_FOR, delete_old_access_notices
 from backendai.domain.activity.models import AccessNotice
 from backendai.domain.activity.notices import choose
 from backendai.domain.catalog.shares import share_image, take_back_image
-from backendai.domain.compute.services.notices.mails import has_access_mails, send_access_mails
 from backendai.domain.storage.models import Folder, FolderGrant
 from backendai.domain.storage.services import set_override, share_folder, transfer_folders, trash_folder
 from backendai.domain.templates.services.publishing import TemplateDraft, create_template, delete_template
 from backendai.portal.loops.mail_texts import access_mail
 from tests.cast import Cast
 from tests.factories import make_image
+from tests.pages import markup
 
 pytestmark = pytest.mark.django_db
 HEADERS = {"hx-request": "true"}
@@ -34,7 +34,7 @@ CARDS, LIST, BELL = "web:cards", "web:notifications", "web:bell"
 
 
 def read(client: Client, name: str) -> str:
-    return client.get(reverse(name), headers=HEADERS).content.decode()
+    return markup(client.get(reverse(name), headers=HEADERS))
 
 
 def told(user: User) -> list[str]:
@@ -126,8 +126,8 @@ def test_it_comes_by_mail_to_whoever_asked_and_goes_after_a_month(
     now = timezone.now()
     choose(cast.bob, {"given": {"email": True, "card": False, "bell": False}})
     share_folder(data, cast.alice, "bob@example.com", "view", now=now)
-    assert has_access_mails(now)
-    assert [send_access_mails(lambda: now, access_mail) for _ in range(2)] == [1, 0]
+    assert ACCESS.has_mails(now)
+    assert [ACCESS.send_mails(lambda: now, access_mail) for _ in range(2)] == [1, 0]
     [sent] = mail.outbox
     assert (sent.to, sent.subject) == (["bob@example.com"], "data: you have access")
     assert sent.body.startswith("alice@example.com shares the folder data") and "https://lab.example.org/" in sent.body

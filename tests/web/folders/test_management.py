@@ -18,11 +18,12 @@ from backendai.domain.storage.services import create_folder
 from backendai.domain.storage.status import FolderStatus, GrantKind, Rights
 from tests.cast import Cast
 from tests.factories import make_session
+from tests.pages import markup
 from tests.storage.fake_file_server import FakeFileServer
 
 
 def text(answer: Any) -> str:
-    return str(answer.content.decode())
+    return str(markup(answer))
 
 
 def page(folder: Folder, name: str) -> str:
@@ -181,9 +182,9 @@ def test_a_superadmin_links_a_directory(
 
 def test_a_clone_can_lie_on_another_storage_host(data: Folder, alice: Client) -> None:
     settings = page(data, "settings")
-    assert 'name="host"' not in alice.get(settings).content.decode()  # there is one alone
+    assert 'name="host"' not in markup(alice.get(settings))  # there is one alone
     nas = StorageHost.objects.create(name="nas", address="http://127.0.0.1:1")
-    assert f'<option value="{data.host_id}" selected>' in alice.get(settings).content.decode()
+    assert f'<option value="{data.host_id}" selected>' in markup(alice.get(settings))
     alice.post(page(data, "clone"), {"name": "far", "host": str(nas.pk)})
     clone = Folder.objects.get(name="far")
     assert (clone.host, clone.status) == (nas, FolderStatus.CREATING) and FolderFill.objects.get().folder == clone

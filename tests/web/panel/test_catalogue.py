@@ -11,9 +11,9 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from backendai.base.wire.images import PULL
 from backendai.base.wire.messages import ImageSighting
 from backendai.base.wire.node_jobs import JobState, NodeJobReport
-from backendai.base.wire.pulls import PULL
 from backendai.domain.accounts.models import User
 from backendai.domain.activity import jobs
 from backendai.domain.activity.models import AuditEntry
@@ -24,6 +24,7 @@ from backendai.domain.catalog.services import record_images
 from backendai.domain.cluster.models import Agent
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image, make_running_session, make_session
+from tests.pages import markup
 
 pytestmark = pytest.mark.django_db
 Browse = Callable[[User], Client]
@@ -36,7 +37,7 @@ def dana(cast: Cast, browse: Browse) -> Client:
 
 
 def text_of(answer: Any) -> str:
-    return re.sub("[\u2068\u2069]", "", " ".join(re.sub(r"<[^>]+>", " ", answer.content.decode()).split()))
+    return re.sub("[\u2068\u2069]", "", " ".join(re.sub(r"<[^>]+>", " ", markup(answer)).split()))
 
 
 def shown(client: Client, path: str) -> dict[str, Any]:
@@ -48,16 +49,16 @@ def shown(client: Client, path: str) -> dict[str, Any]:
 
 def test_a_preset_is_made_changed_and_deleted(dana: Client) -> None:
     group = make_group()
-    assert '<option value="" selected>all groups</option>' in dana.get(f"{PRESETS}new/").content.decode()
+    assert '<option value="" selected>all groups</option>' in markup(dana.get(f"{PRESETS}new/"))
     sent = {"name": "gpu", "slots": "cpu=4, mem=16g", "rank": "1", "shm_bytes": "1g"}
     assert dana.post(f"{PRESETS}new/", sent | {"resource_group": group.pk}).status_code == 302
     preset = ResourcePreset.objects.get()
-    page = dana.get(PRESETS).content.decode().replace("\N{NO-BREAK SPACE}", " ")
+    page = markup(dana.get(PRESETS)).replace("\N{NO-BREAK SPACE}", " ")
     assert "4 CPU · 16 GiB" in page and "1 GiB" in page
     path = f"{PRESETS}{preset.pk}/"
     wrong = dana.post(path, shown(dana, path) | {"shm_bytes": str(2**40), "slots": "cpu=4, mem=16g"})
     assert (wrong.status_code, list(wrong.context["form"].errors)) == (422, ["shm_bytes"])
-    assert 'value="1g"' in dana.get(path).content.decode()
+    assert 'value="1g"' in markup(dana.get(path))
     words = dana.post(path, shown(dana, path) | {"shm_bytes": "much", "slots": "cpu=4, mem=16g"})
     assert (words.status_code, list(words.context["form"].errors)) == (422, ["shm_bytes"])
     bare = dana.post(path, shown(dana, path) | {"shm_bytes": "64", "slots": "cpu=4, mem=16"})
@@ -119,25 +120,25 @@ def test_an_image_is_put_on_agents_and_the_page_shows_how_far_each_is(
     record_images(here, [ImageSighting(reference=image.reference)], "d1")
     make_agent("native", backend="process")
     path = f"{IMAGES}{image.pk}/agents/"
-    assert path in dana.get(f"{IMAGES}{image.pk}/").content.decode()
-    page = dana.get(path).content.decode()
+    assert path in markup(dana.get(f"{IMAGES}{image.pk}/"))
+    page = markup(dana.get(path))
     assert "here · default · present" in page and "there · default · not present" in page
     assert "native ·" not in page and "Last pull" not in page
     assert dana.post(path).status_code == 422, "nothing was chosen"
     assert dana.post(path, {"agents": [here.pk, there.pk]}).status_code == 302
-    assert "is already running" in dana.post(path, {"agents": [here.pk]}).content.decode()
+    assert "is already running" in markup(dana.post(path, {"agents": [here.pk]}))
     for pull in ImagePull.objects.select_related("agent"):
         word = NodeJobReport(kind=PULL, job_id=pull.pk, state=JobState.RUNNING, message="5 of 10 MiB", progress=0.5)
         pull_heard(pull.agent, word, now=timezone.now())
-    page = dana.get(path).content.decode()
+    page = markup(dana.get(path))
     assert page.count("5 of 10 MiB") == 2 and 'value="50"' in page and 'hx-trigger="every 2s"' in page
     with django_assert_num_queries(5):
-        part = dana.get(path, headers={"HX-Request": "true"}).content.decode()
+        part = markup(dana.get(path, headers={"HX-Request": "true"}))
     assert "<html" not in part and "5 of 10 MiB" in part
-    assert "torch" in dana.get("/notifications/").content.decode(), "the bell shows it to anyone who asked for it"
+    assert "torch" in markup(dana.get("/notifications/")), "the bell shows it to anyone who asked for it"
     for pull in ImagePull.objects.select_related("agent"):
         pull_heard(pull.agent, NodeJobReport(kind=PULL, job_id=pull.pk, state=JobState.DONE), now=timezone.now())
-    assert "every 2s" not in dana.get(path).content.decode()
+    assert "every 2s" not in markup(dana.get(path))
 
 
 def test_an_image_is_made_changed_and_forgotten(cast: Cast, dana: Client) -> None:
@@ -164,7 +165,7 @@ def test_an_image_is_made_changed_and_forgotten(cast: Cast, dana: Client) -> Non
     assert dana.post(f"{path}forget/").status_code == 302
     make_session(cast.alice)
     used = f"{IMAGES}{Image.objects.get().pk}/forget/"
-    asked = dana.get(used).content.decode()
+    asked = markup(dana.get(used))
     assert "1 compute session" in asked
     assert "disable it instead" in asked
     assert 'class="btn btn-danger"' not in asked, "nothing is offered that would be refused"
@@ -213,11 +214,11 @@ def test_jobs_of_everybody_are_listed_and_cancelled(
     over = jobs.start_job("image.build", "base", now=timezone.now())
     jobs.finish_job(over.pk, message="It broke.", fix="Mend it.", now=timezone.now(), failed=True)
     with django_assert_num_queries(4):
-        page = dana.get(JOBS).content.decode()
+        page = markup(dana.get(JOBS))
     assert "Scanning registry lab" in page and "alice@example.com" in page and "It broke. Mend it." in page
     assert page.count("Cancel…") == 1
     assert dana.post(f"{JOBS}{job.pk}/cancel/").status_code == 302
-    assert "being cancelled" in dana.get(JOBS).content.decode()
+    assert "being cancelled" in markup(dana.get(JOBS))
     assert dana.post(f"{JOBS}{over.pk}/cancel/").status_code == 422
 
 
@@ -227,16 +228,16 @@ def test_a_registry_is_made_looked_through_and_its_password_never_shown(cast: Ca
     assert dana.post("/manage/registries/new/", sent | {"username": "r", "new_password": "s3cret"}).status_code == 302
     registry = Registry.objects.get()
     path = f"/manage/registries/{registry.pk}/"
-    assert registry.password == "s3cret" and "s3cret" not in dana.get(path).content.decode()
+    assert registry.password == "s3cret" and "s3cret" not in markup(dana.get(path))
     assert dana.post(path, shown(dana, path) | {"projects": "lab"}).status_code == 302
     assert Registry.objects.get().password == "s3cret", "left empty, it stays"
     pushing = {"push_username": "writer", "new_push_password": "may write"}
     assert dana.post(path, shown(dana, path) | pushing).status_code == 302
     assert (Registry.objects.get().push_password, Registry.objects.get().password) == ("may write", "s3cret")
-    assert "may write" not in dana.get(path).content.decode()
+    assert "may write" not in markup(dana.get(path))
     answer = dana.post(f"{path}scan/", follow=True)
-    assert "is being scanned" in answer.content.decode()
-    assert "is already running" in dana.post(f"{path}scan/", follow=True).content.decode()
+    assert "is being scanned" in markup(answer)
+    assert "is already running" in markup(dana.post(f"{path}scan/", follow=True))
     assert dana.post(path, shown(dana, path) | {"clear_password": "on"}).status_code == 302
     assert Registry.objects.get().password == ""
     assert dana.post(f"{path}delete/").status_code == 302

@@ -32,7 +32,7 @@ def page_of(client: Client, kind: str, row: Any) -> str:
 
 def offers(page: str) -> list[str]:
     form = page.partition('class="box-actions"')[2].partition("</form>")[0]
-    return re.findall(r"<button[^>]*>([^<]+)<", form)
+    return [text.strip() for text in re.findall(r"<button[^>]*>([^<]+)<", form)]
 
 
 def test_a_domain_a_project_and_a_group_in_use_can_only_be_deactivated(cast: Cast, dana: Client) -> None:

@@ -81,6 +81,13 @@ def test_a_list_is_searched_sorted_paged_and_sent_as_csv(dana: Client) -> None:
     assert len(lines) == 12
 
 
+def test_times_are_words_on_the_page_and_iso_8601_in_files(dana: Client) -> None:
+    job = start_job("image.pull", "python", now=timezone.now())
+    assert "just now</time>" in dana.get("/manage/jobs/").content.decode()
+    lines = b"".join(dana.get("/manage/jobs/?export=csv").streaming_content).decode().split("\r\n")  # type: ignore[attr-defined]
+    assert lines[1].startswith(f"{job.created_at.isoformat()},"), "no markup"
+
+
 def test_people_and_projects_of_a_domain_are_counted_each_for_themselves(cast: Cast, dana: Client) -> None:
     full, empty = (Domain.objects.create(name=name) for name in ("lab-full", "lab-empty"))
     for number in range(3):

@@ -24,6 +24,7 @@ from backendai.domain.cluster.models import Agent, JoinToken, ResourceGroup
 from backendai.domain.cluster.services import agent_of_token
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image, make_running_session
+from tests.pages import markup
 from tests.web.conftest import HTMX
 
 pytestmark = pytest.mark.django_db
@@ -36,7 +37,7 @@ def dana(cast: Cast, browse: Browse) -> Client:
 
 
 def text_of(answer: Any) -> str:
-    return " ".join(re.sub(r"<[^>]+>", " ", answer.content.decode()).split())
+    return " ".join(re.sub(r"<[^>]+>", " ", markup(answer)).split())
 
 
 def page(agent: Agent, name: str = "agent") -> str:
@@ -70,7 +71,7 @@ def test_the_list_shows_load_and_state_in_as_many_queries_for_many_machines(
     text = text_of(shown)
     assert "CPU 1 of 4" in text
     assert "Memory 1 GiB of 8 GiB" in text
-    loads = re.findall(r'<meter [^>]*value="(\d+)" class="[a-z-]*" aria-label="(\w+): \1 %"', shown.content.decode())
+    loads = re.findall(r'<meter [^>]*value="(\d+)" class="[a-z-]*" aria-label="(\w+): \1 %"', markup(shown))
     assert loads == [("42", "CPU"), ("75", "Memory"), ("97", "Disk")]
     assert "Docker 20.10.24" in text and "Linux 6.1.0-18" in text
     assert "1 note" in text
@@ -82,7 +83,7 @@ def test_the_list_shows_load_and_state_in_as_many_queries_for_many_machines(
     assert (old.status_code, old["Location"]) == (302, reverse("manage:agents"))
     with django_assert_num_queries(9):  # who asks, the machine, kernels, what they hold, slot types, agents, images
         one = dana.get(page(agent))
-    assert "Boot with &lt;fix&gt;." in one.content.decode()
+    assert "Boot with &lt;fix&gt;." in markup(one)
     assert "alice@example.com" in text_of(one)
     assert "1 GiB of 32 GiB (3 %), below its reserve" in text_of(one)
     assert "Docker 20.10.24 · Linux 6.1.0-18" in text_of(one)
@@ -110,7 +111,7 @@ def test_devices_are_shown_with_their_sessions_and_those_that_fail_as_well(cast:
         }
     }
     agent.save()
-    rows = [re.sub(r"<[^>]+>", " ", row) for row in dana.get(page(agent)).content.decode().split("<tr>")]
+    rows = [re.sub(r"<[^>]+>", " ", row) for row in markup(dana.get(page(agent))).split("<tr>")]
     told = {
         name: " ".join(row.split()) for name in ("GPU-a", "GPU-b", "GPU-new", "GPU-gone") for row in rows if name in row
     }
@@ -139,7 +140,7 @@ def test_a_machine_is_emptied_with_progress_and_used_again(cast: Cast, dana: Cli
     assert "Change the deadline of" in text_of(later) and later.context["submit_label"] == "Change the deadline"
     left = later.context["form"]["within"].value()
     assert left.startswith(("1h", "2h"))
-    assert f'name="shown" value="{left}"' in later.content.decode()
+    assert f'name="shown" value="{left}"' in markup(later)
     shown, deadline = {"within": left, "shown": left}, agent.drain_ends_at
     kept = dana.post(page(agent, "agent-drain"), shown, follow=True)
     agent.refresh_from_db()
@@ -217,11 +218,11 @@ def test_a_token_is_shown_once_with_its_command(cast: Cast, dana: Client) -> Non
     form = dana.get(new).context["form"]
     made = dana.post(new, sent(form, name_prefix="gpu-", valid_for="2h"))
     token = made.context["token"]
-    assert "--join http://" in made.content.decode()
-    assert made.content.decode().count(token) == 3, "in the command, in the button that copies it, and alone"
-    assert f'data-copy="{escape(made.context["command"])}"' in made.content.decode()
+    assert "--join http://" in markup(made)
+    assert markup(made).count(token) == 3, "in the command, in the button that copies it, and alone"
+    assert f'data-copy="{escape(made.context["command"])}"' in markup(made)
     assert "no-store" in made["Cache-Control"]
-    listed = dana.get(reverse("manage:join-tokens")).content.decode()
+    listed = markup(dana.get(reverse("manage:join-tokens")))
     assert token not in listed
     assert token[:10] in listed
     agent, credential = join_agent(JoinUp(token=token, name="gpu-1", gateway_url=""))
@@ -231,9 +232,9 @@ def test_a_token_is_shown_once_with_its_command(cast: Cast, dana: Client) -> Non
     assert dana.post(page(agent, "agent-revoke")).status_code == 302
     assert agent_of_token(credential) is None
     Agent.objects.update(backend="process")
-    assert "kill -9" in dana.get(page(agent, "agent-renew")).content.decode()
+    assert "kill -9" in markup(dana.get(page(agent, "agent-renew")))
     Agent.objects.update(backend="docker")
-    assert "kill -9" not in dana.get(page(agent, "agent-renew")).content.decode()
+    assert "kill -9" not in markup(dana.get(page(agent, "agent-renew")))
     own = dana.post(page(agent, "agent-renew")).context["token"]
     assert join_agent(JoinUp(token=own, name="gpu-1", gateway_url=""))[0] == agent
     one = JoinToken.objects.order_by("pk").first()

@@ -30,6 +30,7 @@ from backendai.domain.activity.models import AuditEntry
 from tests.accounts.world import World, make_world
 from tests.cast import PASSWORD, Cast
 from tests.factories import make_running_session, make_session
+from tests.pages import markup
 from tests.serving.world import make_endpoint
 
 pytestmark = pytest.mark.django_db
@@ -45,7 +46,7 @@ def world(db: None) -> World:
 
 
 def text_of(answer: Any) -> str:
-    return str(answer.content.decode())
+    return str(markup(answer))
 
 
 def test_each_role_finds_its_own_pages(world: World, browse: Browse) -> None:
@@ -314,7 +315,7 @@ def test_limits_of_a_key_pair_are_set_within_ones_own_on_its_page_and_over_rest(
     assert (pair.policy, pair.rate_limit) == (tight, 100)
     entry = AuditEntry.objects.get(action="key-pair.limit")
     assert entry.details["changes"] == {"policy": [None, "tight"], "rate_limit": [10000, 100]}
-    assert dana.get(rest).json()[0]["policy"] == "tight"
+    assert dana.get(rest).json()["results"][0]["policy"] == "tight"
     body = {"policy": None, "rate_limit": 0}
     changed = dana.patch(f"{rest}{pair.pk}/", body, content_type="application/json")
     assert (changed.status_code, changed.json()["policy"], changed.json()["rate_limit"]) == (200, None, 0)
@@ -373,7 +374,7 @@ def test_a_file_is_looked_through_before_anything_happens(world: World, browse: 
 def test_the_sample_file_can_be_imported_as_it_is_and_roles_have_two_names(cast: Cast, browse: Browse) -> None:
     dana = browse(cast.dana)
     Project.objects.filter(pk=cast.project.pk).update(name="default")
-    page = dana.get("/manage/import/").content.decode()
+    page = markup(dana.get("/manage/import/"))
     link = re.search(r'download="people.csv" href="data:text/csv;charset=utf-8,([^"]+)"', page)
     assert link
     sample = unquote(unescape(link[1]))

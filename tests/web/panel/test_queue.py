@@ -21,6 +21,7 @@ from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.placing.waits import Waiting, note_waits
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_running_session, make_session
+from tests.pages import markup
 from tests.web.conftest import HTMX
 
 pytestmark = pytest.mark.django_db
@@ -47,13 +48,13 @@ def test_it_shows_who_is_next_in_each_group_and_why_each_waits(cast: Cast, brows
     assert names(dana) == ["first", "second", "third", "unseen", "in-lab"]
     assert names(dana, q="second") == ["second"]
     assert names(dana, resource_group=str(make_group("lab").pk)) == ["in-lab"]
-    page = dana.get(ADDRESS).content.decode()
+    page = markup(dana.get(ADDRESS))
     assert "first: 8 cores are short." in page
-    assert '<div class="wide-rows">\n<table' in page, "a table wider than its card scrolls in it"
+    assert '<div class="wide-rows"><table' in page, "a table wider than its card scrolls in it"
     assert "Cannot start" in page
     assert "× 2" in page
     assert f'name="session" value="{waiting["first"].pk}" form="chosen"' in page
-    assert "<html" not in dana.get(ADDRESS, **HTMX).content.decode()
+    assert "<html" not in markup(dana.get(ADDRESS, **HTMX))
     rows = list(csv.DictReader(io.StringIO(b"".join(dana.get(ADDRESS, {"export": "csv"})).decode("utf-8-sig"))))
     assert [(row["Order"], row["Session"], row["Priority"]) for row in rows][:2] == [
         ("1", "first", "10"),
@@ -117,7 +118,7 @@ def test_it_names_who_is_in_front_and_who_holds_what(
     waits_for_room(make_session(cast.alice, name="large"), make_session(cast.alice, name="small"))
     dana = browse(cast.dana)
     with django_assert_num_queries(9):  # as without, and: holders, their agents
-        page = re.sub("[\u2068\u2069]", "", dana.get(ADDRESS).content.decode())
+        page = re.sub("[\u2068\u2069]", "", markup(dana.get(ADDRESS)))
     head = " ".join(re.sub("<[^>]+>", " ", page.partition('class="queue-head"')[2].partition("</section>")[0]).split())
     assert "First in line: large (alice@example.com), which requests 1 CPU" in head
     assert head.count("node-1") == 5
@@ -130,7 +131,7 @@ def test_a_domain_admin_sees_only_holders_of_the_domain(cast: Cast, browse: Brow
     admin = create_person("admin@example.com", password=None, role=User.Role.ADMIN, project=cast.elsewhere)
     make_running_session(cast.alice, make_agent("node-1"), name="hers")
     waits_for_room(make_session(cast.charlie, name="his-own"))
-    page = browse(admin).get(ADDRESS).content.decode()
+    page = markup(browse(admin).get(ADDRESS))
     assert "his-own" in page and "hers" not in page
 
 

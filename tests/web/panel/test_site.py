@@ -31,6 +31,7 @@ from tests.cast import Cast
 from tests.certificates import certificate, private_key
 from tests.controller.clocks import sync_of
 from tests.factories import make_agent, make_group, make_image, make_running_session, make_session
+from tests.pages import markup
 from tests.web.conftest import HTMX
 
 pytestmark = pytest.mark.django_db
@@ -54,7 +55,7 @@ def nothing_answers() -> Iterator[None]:
 
 
 def text_of(answer: Any) -> str:
-    return " ".join(re.sub(r"<[^>]+>", " ", answer.content.decode()).split())
+    return " ".join(re.sub(r"<[^>]+>", " ", markup(answer)).split())
 
 
 def test_slots_are_shown_as_their_rows_say_and_unknown_ones_get_a_row(cast: Cast, dana: Client) -> None:
@@ -113,17 +114,17 @@ def test_settings_hold_from_the_next_request_on(cast: Cast, dana: Client, browse
     alice, agent = browse(cast.alice), make_agent("node-1")
     make_image()
     address, launch = reverse("manage:settings"), reverse("web:launch")
-    assert 'id="preset-custom"' in alice.get(launch).content.decode()
+    assert 'id="preset-custom"' in markup(alice.get(launch))
     assert "Resources" in text_of(alice.get("/"))
     version = dana.get(address).context["form"]["version"].value()
     typed = {"agent_select": "on", "manual_image": "on", "container_caps": "cpu=2, mem=4g", "version": version}
     saved = dana.post(address, typed)
     assert saved.status_code == 302
     page = alice.get(launch)
-    assert 'id="preset-custom"' not in page.content.decode()
+    assert 'id="preset-custom"' not in markup(page)
     assert [name for name, _ in page.context["form"].fields["agents"].choices] == ["", "node-1"]
-    assert 'class="card room"' not in alice.get("/").content.decode()
-    assert 'class="card room"' in dana.get("/").content.decode()
+    assert 'class="card room"' not in markup(alice.get("/"))
+    assert 'class="card room"' in markup(dana.get("/"))
     typed = alice.post(launch, {"image": "python", "session_type": "interactive", "cpu": "1", "mem": "1g",
         "project": cast.project.pk, "resource_group": "default", "preset": ""})  # fmt: skip
     assert "not allowed here" in typed.context["form"].errors["preset"][0]
@@ -165,10 +166,10 @@ def test_an_announcement_is_read_by_all_in_its_time_and_is_plain_text(cast: Cast
     over = dana.post(new, body | {"ends_at": f"{now - timedelta(hours=2):%Y-%m-%dT%H:%M}"})
     assert over.context["form"].errors["ends_at"] == ["It ends before it begins."]
     assert dana.post(new, body).status_code == 302
-    shown = alice.get(bar, **HTMX).content.decode()
+    shown = markup(alice.get(bar, **HTMX))
     assert "<script>" not in shown
     assert 'href="https://example.org"' in shown
-    assert f'hx-get="{bar}"' in alice.get("/").content.decode()
+    assert f'hx-get="{bar}"' in markup(alice.get("/"))
     one = Announcement.objects.get()
     Announcement.objects.update(ends_at=now - timedelta(minutes=1))
     assert alice.get(bar, **HTMX).content.strip() == b""
@@ -183,8 +184,8 @@ def test_information_tells_versions_and_health_and_no_secret(
     settings.REDIS_URL = f"redis://user:{CANARY}@redis.example:6379/0?password={CANARY}"
     page = dana.get(reverse("manage:information"))
     text = text_of(page)
-    assert CANARY not in page.content.decode()
-    assert settings.SECRET_KEY not in page.content.decode()
+    assert CANARY not in markup(page)
+    assert settings.SECRET_KEY not in markup(page)
     assert "redis://•••@redis.example:6379/0" in text
     assert "TICKET_KEY set, not shown" in text
     states = {part.name: part.is_well for part in page.context["parts"]}
@@ -220,7 +221,7 @@ def test_nobody_reverts_unseen_how_somebody_else_has_set_the_site(cast: Cast, da
     address = reverse("manage:settings")
     page = dana.get(address)
     version = page.context["form"]["version"].value()
-    assert f'value="{version}"' in page.content.decode(), "the page sends it back"
+    assert f'value="{version}"' in markup(page), "the page sends it back"
     change_site(cast.dana, {"public_apps": True, "container_caps": {"cpu": "4"}}, now=timezone.now())
     sent = {"agent_select": "on", "container_caps": "", "version": version}
     told = dana.post(address, sent)
