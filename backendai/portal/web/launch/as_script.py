@@ -12,7 +12,7 @@ from backendai.domain.compute.spec_document import document_of
 
 _WIDTH = 88
 _CURL = """curl -fsS {url} \\
-  -H "Authorization: Bearer $BACKENDAI_TOKEN" \\
+  -H "Authorization: Bearer $BAI_TOKEN" \\
   -H "Content-Type: application/json" \\
   -d {body}"""
 _PYTHON = """import os
@@ -21,7 +21,7 @@ import requests
 
 answer = requests.post(
     {url!r},
-    headers={{"Authorization": "Bearer " + os.environ["BACKENDAI_TOKEN"]}},
+    headers={{"Authorization": "Bearer " + os.environ["BAI_TOKEN"]}},
     json={body},
 )
 answer.raise_for_status()
