@@ -30,6 +30,7 @@ _BELOW_PLANNING = {"domain.usage", "domain.compute"} | _BELOW_COMPUTE
 _BELOW_SERVING = {"domain.planning"} | _BELOW_PLANNING
 _BELOW_DOORS = {
     "domain.pipelines",
+    "domain.forecasts",
     "domain.serving",
     "domain.templates",
     "gates.gateways",
@@ -53,6 +54,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "domain.templates": {"domain.compute"} | _BELOW_COMPUTE,
     "domain.usage": {"domain.compute"} | _BELOW_COMPUTE,
     "domain.planning": _BELOW_PLANNING,
+    "domain.forecasts": _BELOW_SERVING,
     "domain.serving": _BELOW_SERVING,
     "domain.pipelines": {"domain.templates", "domain.compute"} | _BELOW_COMPUTE,
     "gates.gateways": {"domain.compute"} | _BELOW_COMPUTE,

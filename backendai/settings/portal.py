@@ -106,6 +106,7 @@ INSTALLED_APPS = [
     "backendai.domain.templates",
     "backendai.domain.usage",
     "backendai.domain.planning",
+    "backendai.domain.forecasts",
     "backendai.domain.serving",
     "backendai.domain.pipelines",
     "backendai.portal.loops",

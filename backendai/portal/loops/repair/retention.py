@@ -14,6 +14,8 @@ from backendai.domain.compute.services.records.retention import (
     delete_old_history,
     delete_old_logs,
 )
+from backendai.domain.forecasts.learning import delete_old_lengths
+from backendai.domain.forecasts.scoring import delete_old_forecasts
 from backendai.domain.pipelines.services.retention import delete_old_runs
 from backendai.domain.serving.services.readings import delete_old_readings
 from backendai.domain.serving.services.unused import delete_ended_replicas, delete_old_records
@@ -28,6 +30,8 @@ RULES: tuple[Callable[[datetime], int], ...] = (
     delete_old_access_notices,
     delete_old_answers,
     delete_old_audit,
+    delete_old_lengths,
+    delete_old_forecasts,
     delete_old_readings,
     delete_old_runs,
     delete_old_records,

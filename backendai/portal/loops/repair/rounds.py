@@ -28,6 +28,8 @@ from backendai.domain.compute.services.life.draining import end_drained
 from backendai.domain.compute.services.life.follow import follow
 from backendai.domain.compute.services.notices.owners import delete_old_notices, warn_of_ends
 from backendai.domain.compute.status import LIVE, Status
+from backendai.domain.forecasts.learning import learn_lengths
+from backendai.domain.forecasts.scoring import score_forecasts
 from backendai.domain.serving.services.unused import tell_of_unused
 from backendai.portal.loops.mails import send_due_mails
 from backendai.portal.loops.outages import is_outage, log_failure
@@ -118,6 +120,8 @@ RULES: tuple[Rule, ...] = (
     mark_unwanted,
     give_up_jobs,
     delete_old_jobs,
+    learn_lengths,
+    score_forecasts,
     tell_of_unused,
     send_due_mails,
     delete_old_notices,

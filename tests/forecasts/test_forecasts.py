@@ -1,0 +1,152 @@
+"""Forecasts as the pass stores them, and their scores."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from backendai.domain.compute.models import ComputeSession
+from backendai.domain.compute.status import Status
+from backendai.domain.forecasts import foreseeing
+from backendai.domain.forecasts.learning import delete_old_lengths, learn_lengths
+from backendai.domain.forecasts.models import RunLengths, StartForecast
+from backendai.domain.forecasts.scoring import delete_old_forecasts, score_forecasts, scores_of
+from backendai.portal.loops.group_pass import schedule
+from backendai.scheduler.forecasts.ranges import ENOUGH, METHOD
+from tests.factories import copy_of, make_agent, make_group, make_running_session, make_session
+
+pytestmark = pytest.mark.django_db
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture(autouse=True)
+def no_former_pass() -> None:
+    foreseeing._last.clear()
+
+
+def ended_sessions(owner: Any, number: int, length: timedelta) -> None:
+    """Write ended sessions of this length, as copies of one that was launched."""
+    first = make_session(owner)
+    now = timezone.now()
+    ends = [now - timedelta(minutes=5 + each) for each in range(number)]
+    ComputeSession.objects.bulk_create(
+        copy_of(first, name=f"past-{at.timestamp()}", status=Status.TERMINATED, started_at=at - length, ended_at=at)
+        for at in ends
+    )
+    first.delete()
+
+
+def full_agent(cast: Any) -> ComputeSession:
+    return make_running_session(cast.alice, make_agent("node-1", cpu=1), resources={"cpu": 1, "mem": "512m"})
+
+
+def test_a_waiting_session_is_told_when_it_probably_starts(cast: Any) -> None:
+    ended_sessions(cast.alice, 10, HOUR)
+    learn_lengths(timezone.now())
+    full_agent(cast)
+    waiting = make_session(cast.alice)
+    now = timezone.now()
+    schedule(waiting.resource_group, now)
+    told = StartForecast.objects.get(pk=waiting.pk)
+    assert timedelta(minutes=30) < told.expected - now < timedelta(minutes=100)
+    assert now <= told.early <= told.expected <= told.late <= told.latest
+    assert (told.code, told.is_reliable, told.first_expected) == ("", False, told.expected)
+
+
+def test_without_history_and_limits_it_says_how_many_have_no_end(cast: Any) -> None:
+    full_agent(cast)
+    waiting = make_session(cast.alice)
+    schedule(waiting.resource_group, timezone.now())
+    told = StartForecast.objects.get(pk=waiting.pk)
+    assert (told.code, told.endless, told.expected) == (foreseeing.ENDLESS, 1, None)
+
+
+def test_a_known_end_counts_though_there_is_no_history(cast: Any) -> None:
+    running = full_agent(cast)
+    now = timezone.now()
+    ComputeSession.objects.filter(pk=running.pk).update(ends_at=now + 2 * HOUR)
+    waiting = make_session(cast.alice)
+    schedule(waiting.resource_group, now)
+    assert StartForecast.objects.get(pk=waiting.pk).expected == now + 2 * HOUR
+
+
+def test_each_length_is_learned_once(cast: Any) -> None:
+    ended_sessions(cast.alice, 10, HOUR)
+    now = timezone.now()
+    for _ in range(3):
+        learn_lengths(now)
+    assert {round(sum(row.counts)) for row in RunLengths.objects.all()} == {9}  # ten, of which older ones weigh less
+    assert delete_old_lengths(now + timedelta(days=170)) == 0
+    assert delete_old_lengths(now + timedelta(days=200)) == 5  # owner, image, command, group, type
+
+
+def test_a_forecast_is_made_every_fifteen_seconds_in_a_fixed_number_of_statements(
+    cast: Any, django_assert_max_num_queries: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full_agent(cast)
+    for _ in range(5):
+        waiting = make_session(cast.alice)
+    calls = []
+    monkeypatch.setattr(foreseeing, "foresee_starts", lambda *args: calls.append(1) or _real(*args))
+    now = timezone.now()
+    schedule(waiting.resource_group, now)
+    schedule(waiting.resource_group, now + timedelta(seconds=5))
+    assert len(calls) == 2  # once with likely lengths, once with long ones
+    with django_assert_max_num_queries(40):
+        schedule(waiting.resource_group, now + timedelta(seconds=20))
+    assert len(calls) == 4
+
+
+_real = foreseeing.foresee_starts
+
+
+def test_the_first_forecast_is_scored_when_the_session_is_placed(cast: Any) -> None:
+    running = full_agent(cast)
+    now = timezone.now()
+    ComputeSession.objects.filter(pk=running.pk).update(ends_at=now + HOUR)
+    waiting, left = make_session(cast.alice), make_session(cast.alice)
+    schedule(waiting.resource_group, now)
+    ComputeSession.objects.filter(pk=waiting.pk).update(status=Status.RUNNING, scheduled_at=now + HOUR / 2)
+    ComputeSession.objects.filter(pk=left.pk).update(status=Status.CANCELLED)
+    score_forecasts(now + HOUR)
+    told = StartForecast.objects.get(pk=waiting.pk)
+    assert told.ratio == pytest.approx(0.5, abs=0.01)
+    assert told.was_inside == (told.early <= now + HOUR / 2 <= told.late)
+    assert not StartForecast.objects.filter(pk=left.pk).exists()
+    (score,) = scores_of([waiting.resource_group])
+    assert (score.number, score.error, score.is_reliable) == (1, HOUR / 2, False)
+    assert delete_old_forecasts(now + timedelta(days=200)) == 1
+
+
+def test_a_group_with_enough_scores_is_reliable_and_narrow(cast: Any) -> None:
+    running = full_agent(cast)
+    now = timezone.now()
+    ComputeSession.objects.filter(pk=running.pk).update(ends_at=now + HOUR)
+    past = make_session(cast.alice)
+    for number in range(ENOUGH):
+        one = copy_of(past, name=f"past-{number}", status=Status.TERMINATED)
+        one.save()
+        StartForecast.objects.create(
+            session=one, resource_group=past.resource_group, updated_at=now, method=METHOD, ratio=1.0,
+            first_at=now, first_expected=now, first_early=now, first_late=now, started_at=now,
+        )  # fmt: skip
+    schedule(past.resource_group, now)
+    told = StartForecast.objects.get(pk=past.pk)
+    assert told.is_reliable
+    assert told.late - told.early < timedelta(minutes=1)
+
+
+def test_a_failing_forecast_does_not_stop_the_pass(cast: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args: Any) -> None:
+        raise RuntimeError("no luck")
+
+    monkeypatch.setattr(foreseeing, "foresee_starts", fail)
+    running = full_agent(cast)
+    waiting = make_session(cast.alice)
+    schedule(make_group(), timezone.now())
+    waiting.refresh_from_db()
+    assert waiting.status_reason
+    assert running.status == Status.RUNNING
