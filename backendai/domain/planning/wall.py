@@ -135,9 +135,10 @@ def queue_for(user: User) -> tuple[list[Queued], int]:
     groups = ResourceGroup.objects.visible_to(user)
     pending = ComputeSession.objects.pending().filter(resource_group__in=groups)
     visible = ComputeSession.objects.visible_to(user).filter(pk=OuterRef("pk"))
-    rows = pending.annotate(is_seen=Exists(visible)).select_related("resource_group", "owner").only(
+    rows = pending.annotate(is_seen=Exists(visible)).select_related("resource_group", "owner", "start_forecast").only(
         "name", "status", "status_reason", "status_message", "status_data", "starts_at", "created_at", "changed_at",
         "retries", "queue_position", "owner__email", "resource_group__name", "resource_group__pending_timeout",
+        "start_forecast__expected",
     )  # fmt: skip
     order = (F("queue_position").asc(nulls_last=True), "resource_group__name", "-priority", "created_at", "pk")
     queued = [

@@ -16,6 +16,8 @@ from rest_framework.response import Response
 from backendai.base.core.messages import values_of
 from backendai.domain.accounts.scopes import Scope
 from backendai.domain.compute.models import ComputeSession
+from backendai.domain.compute.status import Status
+from backendai.domain.forecasts.models import StartForecast
 from backendai.domain.planning.explain import Explanation, Verdict, explain
 from backendai.domain.planning.preview import preview
 from backendai.domain.planning.turns import turn_of
@@ -75,6 +77,19 @@ class SuggestionBody(serializers.Serializer[Suggestion]):
         return None if suggestion.resources is None else suggestion.resources.to_json()
 
 
+class ForecastBody(serializers.ModelSerializer[StartForecast]):
+    """When a pending session probably starts: between two times in 8 of 10 cases, by the third in 19 of 20."""
+
+    class Meta:
+        model = StartForecast
+        fields = ["expected", "early", "late", "latest", "is_reliable", "code", "endless", "updated_at"]
+        read_only_fields = fields
+        extra_kwargs = {
+            "is_reliable": {"help_text": "false: too few forecasts of the resource group have been scored yet."},
+            "code": {"help_text": "Why nothing can be said: `endless`, `too-far` or `other`; empty if it can."},
+        }
+
+
 class ExplanationBody(serializers.Serializer[Explanation]):
     """What the next pass would do with a session, and why."""
 
@@ -92,22 +107,30 @@ class ExplanationBody(serializers.Serializer[Explanation]):
     suggestions = SuggestionBody(many=True)
 
 
+class SessionExplanationBody(ExplanationBody):
+    """What the next pass would do with a session, why, and when it probably starts."""
+
+    forecast = ForecastBody(allow_null=True, help_text="null: the session is not pending, or too far back.")
+
+
 class SessionExplanation(GenericAPIView[Any]):
     """Why a session does not start."""
 
-    serializer_class = ExplanationBody
+    serializer_class = SessionExplanationBody
     filter_backends: list[Any] = []
 
-    @extend_schema(responses=ExplanationBody)
+    @extend_schema(responses=SessionExplanationBody)
     def get(self, request: Request, session_id: UUID) -> Response:
         """Return what the next pass would do with the session; changes nothing."""
         visible = ComputeSession.objects.visible_to(user_of(request)).select_related(
-            "resource_group", "image", "project"
+            "resource_group", "image", "project", "start_forecast"
         )
         session = get_object_or_404(visible, pk=session_id)
         with turn_of(user_of(request).pk):
             explanation = explain(session, user_of(request), now=timezone.now())
-        return Response(self.get_serializer(explanation).data)
+        forecast = getattr(session, "start_forecast", None) if session.status == Status.PENDING else None
+        told = ForecastBody(forecast).data if forecast else None
+        return Response({**ExplanationBody(explanation).data, "forecast": told})
 
 
 class SessionPreview(GenericAPIView[Any]):

@@ -118,6 +118,7 @@ def _advice(session: ComputeSession, kernels: Sequence[Kernel]) -> dict[str, Any
         "change": what_to_change(session),
         "help": what_helps(session),
         "wait": wait_of(session),
+        "forecast": getattr(session, "start_forecast", None) if session.status == Status.PENDING else None,
         "silent": silent_agents(session, kernels),
         "drains": drained_agents(kernels),
     }

@@ -121,7 +121,7 @@ def _ask(request: PageRequest, found: ComputeSession, mistake: str = "") -> Http
 def find_session(request: PageRequest, session_id: UUID) -> ComputeSession:
     """Return the session with the related rows of its pages; 404 if it is not visible."""
     visible = ComputeSession.objects.visible_to(request.user).annotate(is_public=is_public())
-    rows = visible.select_related("image", "resource_group", "owner", "launched_by", "project")
+    rows = visible.select_related("image", "resource_group", "owner", "launched_by", "project", "start_forecast")
     found: ComputeSession = get_object_or_404(rows, pk=session_id)
     return found
 

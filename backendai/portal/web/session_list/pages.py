@@ -37,7 +37,7 @@ _OF_A_ROW = (
     "slots", "total_slots", "cluster_size", "cluster_mode", "access_key", "preopen_ports", "starts_at",
     "queue_position", "retries", "created_at", "started_at", "ended_at", "owner__email", "project__name",
     "resource_group__name", "resource_group__max_retries", "image__name", "image__title", "image__labels",
-    "image__process_reference", "image__services",
+    "image__process_reference", "image__services", "start_forecast__expected",
 )  # fmt: skip
 
 
@@ -171,7 +171,7 @@ def _whose(user: User, mine: bool) -> SessionQuerySet:
 def _rows(ids: str, order: Sequence[str]) -> QuerySet[Any]:
     # By their ids alone: with the owner beside them SQLite goes through all that the owner ever had.
     rows = ComputeSession.objects.filter(pk__in=listed(ids)).annotate(idle_end=announced_end(), is_public=is_public())
-    rows = rows.select_related("image", "resource_group", "owner", "project").only(*_OF_A_ROW)
+    rows = rows.select_related("image", "resource_group", "owner", "project", "start_forecast").only(*_OF_A_ROW)
     return in_order(rows, order)
 
 

@@ -58,5 +58,6 @@ def _wait(queued: Queued, now: datetime) -> tuple[Wait | None, datetime | None]:
     """Return the wait of a visible session, and its expected start if that is known and to come."""
     if queued.session is None or (wait := wait_of(queued.session)) is None:
         return None, None
-    start = wait.until or queued.session.starts_at
+    forecast = getattr(queued.session, "start_forecast", None)
+    start = (forecast and forecast.expected) or wait.until or queued.session.starts_at
     return wait, start if start and start > now else None

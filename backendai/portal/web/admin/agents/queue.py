@@ -28,13 +28,16 @@ from backendai.domain.cluster.groups.session_defaults import HIGHEST_PRIORITY
 from backendai.domain.cluster.models import ResourceGroup
 from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.launching.priorities import front_priorities, set_priority
+from backendai.domain.forecasts.scoring import Score, scores_of
 from backendai.domain.planning.queue_heads import heads_of
 from backendai.portal.web.admin.access import administrator, panel_page
 from backendai.portal.web.admin.listing import PAGE_SIZE, ListPage, NumberColumn, PanelFilter, PanelTable, TimeColumn
 from backendai.portal.web.frame.requests import PageRequest
-from backendai.portal.web.templatetags.portal import amounts, icon, with_times
+from backendai.portal.web.frame.time_words import clock
+from backendai.portal.web.templatetags.portal import amounts, icon, soon, with_times
 
 _ANY = UUID(int=0)
+_MOST_SCORES = 20
 
 
 def addresses_of(page: str) -> Callable[[UUID], str]:
@@ -66,6 +69,9 @@ class QueueTable(PanelTable):
         orderable=False,
         empty_values=(),
         attrs={"td": {"class": "queue-why"}},
+    )
+    expected = TimeColumn(
+        _l("Expected start"), accessor="start_forecast__expected", words=soon, attrs={"td": {"class": "no-break"}}
     )
     created_at = TimeColumn(_l("Since"), attrs={"td": {"class": "no-break"}})
     priority = tables.Column(_l("Priority"))
@@ -237,6 +243,13 @@ def _back_to_queue(query: str) -> HttpResponse:
     return redirect(f"{reverse('manage:queue')}?{query}" if query else reverse("manage:queue"))
 
 
+def _in_numbers(score: Score) -> tuple[str, str]:
+    """Return the share of starts within the range, and the median error."""
+    if score.inside is None or score.error is None:
+        return "", ""
+    return f"{score.inside:.0%}", clock(int(score.error.total_seconds()))
+
+
 class Queue(ListPage):
     """The pending sessions that the administrator may see."""
 
@@ -259,7 +272,7 @@ class Queue(ListPage):
     def get_queryset(self) -> QuerySet[ComputeSession]:
         """Return the pending sessions that this administrator may see."""
         visible: QuerySet[ComputeSession] = ComputeSession.objects.visible_to(self.viewer).pending()
-        return visible.select_related("owner", "resource_group")
+        return visible.select_related("owner", "resource_group", "start_forecast")
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         """Return the context with the session that is first in line in each group on this page."""
@@ -267,7 +280,9 @@ class Queue(ListPage):
         rows = [row.record for row in context["table"].page.object_list]
         groups = {row.resource_group_id: row.resource_group for row in rows}
         heads = heads_of(self.viewer, list(groups.values())) if groups else []
-        return context | {"heads": heads, "highest_priority": HIGHEST_PRIORITY}
+        visible = ResourceGroup.objects.visible_to(self.viewer).order_by("name")[:_MOST_SCORES]
+        scores = [] if self._is_part() else [(score, *_in_numbers(score)) for score in scores_of(visible)]
+        return context | {"heads": heads, "scores": scores, "highest_priority": HIGHEST_PRIORITY}
 
     def get_template_names(self) -> list[str]:
         """Return the template of the list with its bar for htmx, else that of the page."""
