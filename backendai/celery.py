@@ -46,6 +46,11 @@ app.conf.update(
             "schedule": settings.IDLE_INTERVAL.total_seconds(),
             "options": {"expires": settings.IDLE_INTERVAL.total_seconds()},
         },
+        "forecasts": {
+            "task": "controller.run_forecasts",
+            "schedule": settings.FORECAST_INTERVAL.total_seconds(),
+            "options": {"expires": settings.FORECAST_INTERVAL.total_seconds()},
+        },
         "folders": {
             "task": "controller.run_folders",
             "schedule": settings.FOLDERS_INTERVAL.total_seconds(),

@@ -15,13 +15,16 @@ from backendai.celery import app
 from backendai.domain.cluster.models import Agent, PassLease
 from backendai.domain.cluster.services import last_pass_at, reachable_since, record_reachability, take_lease
 from backendai.ops.beat import SteadyScheduler
-from backendai.portal.loops import clock, folders, idle, loops
+from backendai.portal.loops import clock, folders, forecasts, idle, loops
 from backendai.portal.loops.repair import observe
 from backendai.portal.loops.repair.lost_agents import mark_silent_agents
 from tests.factories import make_agent
 
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
-PASSES = {loops.PASS_LEASE, loops.REPAIR_LEASE, observe.OBSERVE_LEASE, idle.IDLE_LEASE, folders.FOLDERS_LEASE}
+PASSES = {
+    loops.PASS_LEASE, loops.REPAIR_LEASE, observe.OBSERVE_LEASE, idle.IDLE_LEASE, folders.FOLDERS_LEASE,
+    forecasts.FORECASTS_LEASE,
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -33,6 +36,7 @@ def ran() -> Iterator[list[str]]:
         mock.patch.object(loops, "run_repair", lambda now: names.append(loops.REPAIR_LEASE)),
         mock.patch.object(observe, "run_observe", lambda now: names.append(observe.OBSERVE_LEASE)),
         mock.patch.object(idle, "run_idle", lambda now: names.append(idle.IDLE_LEASE)),
+        mock.patch.object(forecasts, "run_forecasts", lambda now: names.append(forecasts.FORECASTS_LEASE)),
         mock.patch.object(folders, "begin", lambda now: names.append(folders.FOLDERS_LEASE)),
     ):
         yield names

@@ -6,25 +6,23 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from backendai.celery import app
 from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.status import Status
 from backendai.domain.forecasts import foreseeing
 from backendai.domain.forecasts.learning import delete_old_lengths, learn_lengths
 from backendai.domain.forecasts.models import RunLengths, StartForecast
 from backendai.domain.forecasts.scoring import delete_old_forecasts, score_forecasts, scores_of
-from backendai.portal.loops.group_pass import schedule
+from backendai.portal.loops import forecasts, tasks
 from backendai.scheduler.forecasts.ranges import ENOUGH, METHOD
 from tests.factories import copy_of, make_agent, make_group, make_running_session, make_session
 
 pytestmark = pytest.mark.django_db
 HOUR = timedelta(hours=1)
-
-
-@pytest.fixture(autouse=True)
-def no_former_pass() -> None:
-    foreseeing._last.clear()
 
 
 def ended_sessions(owner: Any, number: int, length: timedelta) -> None:
@@ -49,7 +47,7 @@ def test_a_waiting_session_is_told_when_it_probably_starts(cast: Any) -> None:
     full_agent(cast)
     waiting = make_session(cast.alice)
     now = timezone.now()
-    schedule(waiting.resource_group, now)
+    foreseeing.forecast_group(waiting.resource_group, now)
     told = StartForecast.objects.get(pk=waiting.pk)
     assert timedelta(minutes=30) < told.expected - now < timedelta(minutes=100)
     assert now <= told.early <= told.expected <= told.late <= told.latest
@@ -59,7 +57,7 @@ def test_a_waiting_session_is_told_when_it_probably_starts(cast: Any) -> None:
 def test_without_history_and_limits_it_says_how_many_have_no_end(cast: Any) -> None:
     full_agent(cast)
     waiting = make_session(cast.alice)
-    schedule(waiting.resource_group, timezone.now())
+    foreseeing.forecast_group(waiting.resource_group, timezone.now())
     told = StartForecast.objects.get(pk=waiting.pk)
     assert (told.code, told.endless, told.expected) == (foreseeing.ENDLESS, 1, None)
 
@@ -69,7 +67,7 @@ def test_a_known_end_counts_though_there_is_no_history(cast: Any) -> None:
     now = timezone.now()
     ComputeSession.objects.filter(pk=running.pk).update(ends_at=now + 2 * HOUR)
     waiting = make_session(cast.alice)
-    schedule(waiting.resource_group, now)
+    foreseeing.forecast_group(waiting.resource_group, now)
     assert StartForecast.objects.get(pk=waiting.pk).expected == now + 2 * HOUR
 
 
@@ -83,24 +81,39 @@ def test_each_length_is_learned_once(cast: Any) -> None:
     assert delete_old_lengths(now + timedelta(days=200)) == 5  # owner, image, command, group, type
 
 
-def test_a_forecast_is_made_every_fifteen_seconds_in_a_fixed_number_of_statements(
-    cast: Any, django_assert_max_num_queries: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_pass_asks_as_often_for_many_as_for_one(cast: Any) -> None:
     full_agent(cast)
+    group = make_session(cast.alice).resource_group
+    foreseeing.forecast_group(group, timezone.now())
+    with CaptureQueriesContext(connection) as one:
+        foreseeing.forecast_group(group, timezone.now())
     for _ in range(5):
-        waiting = make_session(cast.alice)
-    calls = []
-    monkeypatch.setattr(foreseeing, "foresee_starts", lambda *args: calls.append(1) or _real(*args))
-    now = timezone.now()
-    schedule(waiting.resource_group, now)
-    schedule(waiting.resource_group, now + timedelta(seconds=5))
-    assert len(calls) == 2  # once with likely lengths, once with long ones
-    with django_assert_max_num_queries(40):
-        schedule(waiting.resource_group, now + timedelta(seconds=20))
-    assert len(calls) == 4
+        make_session(cast.bob)
+    foreseeing.forecast_group(group, timezone.now())
+    with CaptureQueriesContext(connection) as many:
+        foreseeing.forecast_group(group, timezone.now())
+    assert len(many) == len(one)
 
 
-_real = foreseeing.foresee_starts
+def test_beat_runs_the_pass_and_one_failing_group_does_not_stop_others(
+    cast: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert app.conf.beat_schedule["forecasts"]["task"] == tasks.run_forecasts.name
+    full_agent(cast)
+    make_group("lab")
+    waiting = [make_session(cast.alice), make_session(cast.alice, resource_group="lab")]
+    real = foreseeing.forecast_group
+
+    def fail_in_lab(group: Any, now: Any) -> int:
+        if group.name == "lab":
+            raise RuntimeError("no luck")
+        return real(group, now)
+
+    monkeypatch.setattr(forecasts, "forecast_group", fail_in_lab)
+    monkeypatch.setattr(forecasts, "_ready", {})
+    tasks.run_forecasts()
+    assert list(StartForecast.objects.values_list("pk", flat=True)) == [waiting[0].pk]
+    assert "no luck" in caplog.text
 
 
 def test_the_first_forecast_is_scored_when_the_session_is_placed(cast: Any) -> None:
@@ -108,7 +121,7 @@ def test_the_first_forecast_is_scored_when_the_session_is_placed(cast: Any) -> N
     now = timezone.now()
     ComputeSession.objects.filter(pk=running.pk).update(ends_at=now + HOUR)
     waiting, left = make_session(cast.alice), make_session(cast.alice)
-    schedule(waiting.resource_group, now)
+    foreseeing.forecast_group(waiting.resource_group, now)
     ComputeSession.objects.filter(pk=waiting.pk).update(status=Status.RUNNING, scheduled_at=now + HOUR / 2)
     ComputeSession.objects.filter(pk=left.pk).update(status=Status.CANCELLED)
     score_forecasts(now + HOUR)
@@ -133,20 +146,7 @@ def test_a_group_with_enough_scores_is_reliable_and_narrow(cast: Any) -> None:
             session=one, resource_group=past.resource_group, updated_at=now, method=METHOD, ratio=1.0,
             first_at=now, first_expected=now, first_early=now, first_late=now, started_at=now,
         )  # fmt: skip
-    schedule(past.resource_group, now)
+    foreseeing.forecast_group(past.resource_group, now)
     told = StartForecast.objects.get(pk=past.pk)
     assert told.is_reliable
     assert told.late - told.early < timedelta(minutes=1)
-
-
-def test_a_failing_forecast_does_not_stop_the_pass(cast: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*args: Any) -> None:
-        raise RuntimeError("no luck")
-
-    monkeypatch.setattr(foreseeing, "foresee_starts", fail)
-    running = full_agent(cast)
-    waiting = make_session(cast.alice)
-    schedule(make_group(), timezone.now())
-    waiting.refresh_from_db()
-    assert waiting.status_reason
-    assert running.status == Status.RUNNING

@@ -17,7 +17,8 @@ from backendai.domain.compute.status import PLACED
 from backendai.domain.forecasts.learning import FEATURES, Features, counts_of, keys_of
 from backendai.domain.forecasts.models import StartForecast
 from backendai.domain.forecasts.scoring import spread_in
-from backendai.domain.planning.deciding import Decision
+from backendai.domain.planning.deciding import decide_apart
+from backendai.domain.planning.snapshot import read_snapshot
 from backendai.scheduler.forecasts.lengths import length_at
 from backendai.scheduler.forecasts.ranges import METHOD, Spread, range_of
 from backendai.scheduler.forecasts.starts import Foreseen, foresee_starts
@@ -28,23 +29,18 @@ from backendai.scheduler.snapshot import Holder, Snapshot
 ENDLESS, TOO_FAR, OTHER = "endless", "too-far", "other"
 MOST = 500  # sessions further back get no forecast
 _LIKELY, _SLOW = 0.5, 0.9
-_EVERY = timedelta(seconds=15)
 _STILL, _STEADY = timedelta(seconds=20), 0.05  # smaller changes are not written
 
-_last: dict[int, datetime] = {}  # by group: when this process made its last forecasts
 _Placed = tuple[Features, datetime | None, datetime | None, tuple[Held, ...], Holder]
 
 
-def forecast_group(group: ResourceGroup, decision: Decision, now: datetime) -> int:
-    """Forecast the starts of the first ``MOST`` waiting sessions of a pass; returns how many forecasts changed.
-
-    Does nothing within 15 s after the last forecasts of the group, or if nobody waits. At most nine statements.
-    """
+def forecast_group(group: ResourceGroup, now: datetime) -> int:
+    """Forecast the starts of the first ``MOST`` pending sessions that a pass would let wait; returns how many forecasts
+    changed. A fixed number of statements. Raises WrongRules."""
+    decision = decide_apart(read_snapshot(group, now))
     waits = sorted((each for each in decision.plan.waits if not each.reason.never), key=lambda each: each.position)
-    last = _last.get(group.pk)
-    if not waits or (last is not None and timedelta(0) <= now - last < _EVERY):
+    if not waits:
         return 0
-    _last[group.pk] = now
     waiting = {each.session_id for each in waits[:MOST]}
     placed_now = {each.session_id for each in decision.plan.placements}
     pending = tuple(each for each in decision.snapshot.pending if each.id in waiting or each.id in placed_now)

@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from backendai.base.process.metrics_access import Scrapers, serve_apart
 from backendai.domain.cluster.services import last_pass_at
-from backendai.portal.loops import folders, idle, loops, outages
+from backendai.portal.loops import folders, forecasts, idle, loops, outages
 from backendai.portal.loops.counts import registry
 from backendai.portal.loops.repair import observe
 
@@ -70,6 +70,8 @@ def tick(clock: Callable[[], datetime] = timezone.now) -> None:
         observe.run_observe(now)
     if _overdue(idle.IDLE_LEASE, settings.IDLE_INTERVAL + _SILENCE, clock):
         idle.run_idle(now)
+    if _overdue(forecasts.FORECASTS_LEASE, settings.FORECAST_INTERVAL + _SILENCE, clock):
+        forecasts.run_forecasts(now)
     if _overdue(loops.SERVING_LEASE, _SILENCE, clock):
         loops.run_serving(now)
     if _overdue(loops.PIPELINES_LEASE, _SILENCE, clock):

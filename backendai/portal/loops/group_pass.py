@@ -18,13 +18,11 @@ from backendai.base.core.messages import Message
 from backendai.domain.cluster.models import ResourceGroup
 from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.placing.waits import Waiting, note_waits
-from backendai.domain.forecasts.foreseeing import forecast_group
 from backendai.domain.planning.apply import apply_plan
 from backendai.domain.planning.beyond import waits_beyond
 from backendai.domain.planning.deciding import WrongRules, decide_apart
 from backendai.domain.planning.queue import MOST_PER_PASS, order_of
 from backendai.domain.planning.snapshot import read_group
-from backendai.portal.loops.outages import log_failure
 from backendai.scheduler.snapshot import Snapshot
 
 logger = logging.getLogger(__name__)
@@ -56,12 +54,7 @@ def schedule(group: ResourceGroup, now: datetime) -> int:
 def _place(group: ResourceGroup, snapshot: Snapshot, now: datetime) -> int:
     decision = decide_apart(snapshot)
     _note_broken([(session.id, fault) for session, fault in decision.faults], now)
-    placed = len(apply_plan(group, decision.plan, now=now))
-    try:
-        forecast_group(group, decision, now)
-    except Exception as error:  # the pass is done; who waits only does not learn until when
-        log_failure(logger, error, "the starts of resource group %s could not be foreseen", group.name)
-    return placed
+    return len(apply_plan(group, decision.plan, now=now))
 
 
 def _note_broken(broken: Sequence[tuple[UUID, Exception]], now: datetime) -> None:

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from backendai.domain.cluster.node_jobs import follow_jobs as follow
 from backendai.portal.loops import folder_copies as filling
-from backendai.portal.loops import folders, idle, loops, scans, tags
+from backendai.portal.loops import folders, forecasts, idle, loops, scans, tags
 from backendai.portal.loops.repair import observe
 
 
@@ -35,6 +35,12 @@ def run_observe() -> None:
 def run_idle() -> None:
     """Run one idle pass."""
     idle.run_idle(timezone.now())
+
+
+@shared_task(name="controller.run_forecasts", ignore_result=True)
+def run_forecasts() -> None:
+    """Forecast the starts of pending sessions."""
+    forecasts.run_forecasts(timezone.now())
 
 
 @shared_task(name="controller.run_serving", ignore_result=True)
