@@ -79,6 +79,7 @@ class Week:
         self._counts: dict[str, list[float]] = {}
         self._made: dict[UUID, Made] = {}
         self._ratios: deque[float] = deque(maxlen=SCORED)
+        self._inside: deque[bool] = deque(maxlen=SCORED)
         self._scores: list[tuple[float, float | None, bool, float]] = []
 
     def run(self) -> dict[str, Any]:
@@ -123,12 +124,13 @@ class Week:
                 del self._live.starts[pk]
 
     def _score(self, made: Made, began: datetime) -> None:
-        self._ratios.append(ratio_of(made.at, made.expected, began))
+        self._ratios.appendleft(ratio_of(made.at, made.expected, began))
+        inside = made.range.early <= began <= made.range.late
+        self._inside.appendleft(inside)
         if made.at < START + timedelta(days=1):
             return
         apart = abs((began - made.expected).total_seconds())
         by_limits = abs((began - made.by_limits).total_seconds()) if made.by_limits else None
-        inside = made.range.early <= began <= made.range.late
         self._scores.append((apart, by_limits, inside, (began - made.at).total_seconds()))
 
     def _forecast(self, sessions: Sequence[SessionView]) -> None:
@@ -138,7 +140,7 @@ class Week:
         snapshot = Snapshot(live.now, "bench", live.agents, tuple(live.pending), self._rules, held=live.shares)
         likely, slow = (foresee_starts(snapshot, self._occupants(q), self._lengths(q)) for q in (0.5, 0.9))
         limited = foresee_starts(snapshot, self._occupants(None), lambda pk: LIMIT)
-        spread = spread_of(self._ratios)
+        spread = spread_of(list(self._ratios), list(self._inside))
         for each in sessions:
             if expected := likely.starts.get(each.id):
                 found = range_of(live.now, expected, slow.starts.get(each.id, expected), spread)

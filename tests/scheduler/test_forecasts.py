@@ -117,19 +117,30 @@ def test_a_long_queue_is_cut_instead_of_looked_at_for_ever() -> None:
     assert len(found.starts) < len(pending)
 
 
-@given(st.lists(st.floats(0.01, 50), min_size=ENOUGH, max_size=200), st.integers(0, 10**6))
-def test_a_range_is_in_order_and_never_in_the_past(ratios: list[float], seconds: int) -> None:
+@given(
+    st.lists(st.floats(0.01, 50), min_size=ENOUGH, max_size=200),
+    st.integers(0, 10**6),
+    st.sampled_from(([True], [False])),
+)
+def test_a_range_is_in_order_and_never_in_the_past(ratios: list[float], seconds: int, inside: list[bool]) -> None:
     expected = NOW + timedelta(seconds=seconds)
-    found = range_of(NOW, expected, expected, spread_of(ratios))
+    found = range_of(NOW, expected, expected, spread_of(ratios, inside * len(ratios)))
     assert NOW <= found.early <= found.late <= found.latest
 
 
 def test_the_range_holds_as_often_as_it_says_where_the_group_stays_as_it_is() -> None:
     ratios = [0.5 + number / 100 for number in range(200)]
-    spread = spread_of(ratios)
+    spread = spread_of(ratios, ([True] * 4 + [False]) * 40)
     assert spread.is_reliable
     assert sum(spread.early <= each <= spread.late for each in ratios) / len(ratios) == pytest.approx(0.8, abs=0.02)
-    assert not spread_of(ratios[: ENOUGH - 1]).is_reliable
+    assert not spread_of(ratios[: ENOUGH - 1], [True] * ENOUGH).is_reliable
+
+
+def test_ranges_that_hold_too_seldom_just_now_are_widened_and_others_narrowed() -> None:
+    ratios = [0.5 + number / 100 for number in range(200)]
+    seldom, always = (spread_of(ratios, [inside] * 200) for inside in (False, True))
+    usual = spread_of(ratios, ([True] * 4 + [False]) * 40)
+    assert seldom.early < usual.early < always.early < always.late < usual.late < seldom.late
 
 
 def test_a_start_as_expected_has_the_ratio_one() -> None:

@@ -63,7 +63,8 @@ def score_forecasts(now: datetime) -> int:
 def spread_in(group: ResourceGroup) -> Spread:
     """Return the edges of ranges for the group, from its last scored forecasts. One query."""
     scored = StartForecast.objects.filter(resource_group=group, ratio__isnull=False, method=METHOD)
-    return spread_of(list(scored.order_by("-started_at").values_list("ratio", flat=True)[:SCORED]))
+    rows = list(scored.order_by("-started_at").only("ratio", "started_at", "first_early", "first_late")[:SCORED])
+    return spread_of([row.ratio or 0.0 for row in rows], [row.was_inside for row in rows])
 
 
 def scores_of(groups: Iterable[ResourceGroup]) -> list[Score]:

@@ -2,6 +2,8 @@
 
 A forecast's ratio is the wait that came, divided by the wait that was expected. The range contains the middle 80 % of
 the group's last ratios, so it holds in 8 of 10 cases as long as the group stays as it is (split conformal prediction).
+Where a group changes, as in the morning, ranges hold less often; so the part in the middle grows by what was lacking
+(adaptive conformal inference).
 """
 
 from __future__ import annotations
@@ -12,7 +14,8 @@ from typing import NamedTuple
 
 METHOD = 1  # grows with each change of how starts are expected; scores of other methods do not count
 SCORED, ENOUGH = 200, 20  # the forecasts that are looked at, and the fewest that make a range reliable
-_EARLY, _LATE, _LATEST = 0.1, 0.9, 0.95
+RECENT = 50  # of them tell whether the ranges hold just now
+_INSIDE, _WIDEST = 0.8, 0.98
 _UNKNOWN = (0.5, 1.5, 2.5)
 _SOON = timedelta(seconds=30)  # added to both waits, so that seconds do not count as errors
 
@@ -34,12 +37,17 @@ class StartRange(NamedTuple):
     latest: datetime
 
 
-def spread_of(ratios: Sequence[float]) -> Spread:
-    """Return the edges for a group whose last forecasts had these ratios."""
+def spread_of(ratios: Sequence[float], were_inside: Sequence[bool]) -> Spread:
+    """Return the edges for a group whose last forecasts had these ratios, the newest first. ``were_inside``: whether
+    each start came within its range."""
     if len(ratios) < ENOUGH:
         return Spread(*_UNKNOWN, is_reliable=False)
-    ordered = sorted(ratios)
-    return Spread(*(_quantile(ordered, share) for share in (_EARLY, _LATE, _LATEST)), is_reliable=True)
+    recent = were_inside[:RECENT]
+    lacking = _INSIDE - sum(recent) / len(recent)
+    outside = (1 - min(max(_INSIDE + lacking, _INSIDE / 2), _WIDEST)) / 2
+    ordered, late = sorted(ratios), 1 - outside
+    edges = (_quantile(ordered, share) for share in (outside, late, (1 + late) / 2))
+    return Spread(*edges, is_reliable=True)
 
 
 def range_of(now: datetime, expected: datetime, slow: datetime, spread: Spread) -> StartRange:

@@ -58,7 +58,8 @@ class World:
     ) -> None:
         self._snapshot, self._length_of = snapshot, length_of
         self.now = snapshot.now
-        self.pending = list(snapshot.pending)
+        self.pending: list[SessionView] = []
+        self._awaited, self._times = set[UUID](), set[datetime]()
         self.starts: dict[UUID, datetime] = {}
         self.endless = 0
         self._agents = {agent.id: agent for agent in snapshot.agents}
@@ -68,26 +69,31 @@ class World:
         self._order = count()
         for each in occupants:
             self._expect(each)
+        for session in snapshot.pending:
+            self.arrive(session)
 
-    def decide(self) -> None:
-        """Run one pass, and move the sessions that it places."""
+    def decide(self, most: int | None = None) -> None:
+        """Run one pass over the first ``most`` pending sessions (None: all), and move those that it places."""
         running = tuple(map(_running, self._placed.values())) if self._snapshot.rules.backfill else ()
         plan = decide(
             replace(
                 self._snapshot,
                 now=self.now,
                 agents=self.agents,
-                pending=tuple(self.pending),
+                pending=tuple(self.pending[:most]),
                 limits=self._limits,
                 held=self._shares,
                 running=running,
             )
         )
         placed = {each.session_id: each for each in plan.placements}
-        for session in [each for each in self.pending if each.id in placed]:
-            self._start(session, placed[session.id])
         hopeless = {wait.session_id for wait in plan.waits if wait.reason.never}
-        self.pending = [each for each in self.pending if each.id not in placed and each.id not in hopeless]
+        if not placed and not hopeless:
+            return
+        for session in [each for each in self.pending[:most] if each.id in placed]:
+            self._start(session, placed[session.id])
+        left = [each for each in self.pending[:most] if each.id not in placed and each.id not in hopeless]
+        self.pending[:most] = left
 
     @property
     def agents(self) -> tuple[AgentView, ...]:
@@ -107,18 +113,22 @@ class World:
     def arrive(self, session: SessionView) -> None:
         """Add a pending session."""
         self.pending.append(session)
+        self._awaited.update(each.id for each in session.dependencies)
+        if session.starts_at:
+            self._times.add(session.starts_at)
 
     def next_moment(self) -> datetime | None:
         """Return when the next session ends, or may first start; None if nothing is expected."""
         moments = [self._ends[0][0]] if self._ends else []
-        moments += [each.starts_at for each in self.pending if each.starts_at and each.starts_at > self.now]
+        moments += [at for at in self._times if at > self.now]
         return min(moments, default=None)
 
-    def go_on(self, to: datetime) -> None:
-        """Set the clock, and free what sessions hold that have ended by then."""
-        self.now = to
+    def go_on(self, to: datetime) -> bool:
+        """Set the clock, and free what sessions hold that have ended by then; returns whether any has."""
+        self.now, live = to, len(self._placed)
         while self._ends and self._ends[0][0] <= to:
             self._end(heappop(self._ends)[2])
+        return len(self._placed) < live
 
     def _start(self, session: SessionView, placement: Placement) -> None:
         self.starts[session.id] = self.now
@@ -149,7 +159,8 @@ class World:
         for each in occupant.held:
             if each.agent in self._agents:
                 self._agents[each.agent] = _with(self._agents[each.agent], each, -1)
-        self.pending = [_after(occupant.id, session) for session in self.pending]
+        if occupant.id in self._awaited:
+            self.pending = [_after(occupant.id, session) for session in self.pending]
 
     def _count(self, occupant: Occupant, sign: int) -> None:
         """Count the session to the limits and shares of its holders, or no longer."""
