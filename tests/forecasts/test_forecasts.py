@@ -11,6 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from backendai.celery import app
+from backendai.domain.cluster.models import ResourceGroup
 from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.status import Status
 from backendai.domain.forecasts import foreseeing
@@ -69,6 +70,17 @@ def test_a_known_end_counts_though_there_is_no_history(cast: Any) -> None:
     waiting = make_session(cast.alice)
     foreseeing.forecast_group(waiting.resource_group, now)
     assert StartForecast.objects.get(pk=waiting.pk).expected == now + 2 * HOUR
+
+
+def test_no_forecast_is_later_than_the_reserved_start(cast: Any) -> None:
+    running = full_agent(cast)
+    now = timezone.now()
+    ResourceGroup.objects.update(backfill=True)
+    ComputeSession.objects.filter(pk=running.pk).update(ends_at=now + 2 * HOUR)
+    waiting = make_session(cast.alice)
+    foreseeing.forecast_group(make_group(), now)
+    told = StartForecast.objects.get(pk=waiting.pk)
+    assert told.expected == told.late == told.latest == now + 2 * HOUR
 
 
 def test_each_length_is_learned_once(cast: Any) -> None:

@@ -41,12 +41,12 @@ def forecast_group(group: ResourceGroup, now: datetime) -> int:
     waits = sorted((each for each in decision.plan.waits if not each.reason.never), key=lambda each: each.position)
     if not waits:
         return 0
-    waiting = {each.session_id for each in waits[:MOST]}
+    waiting = {each.session_id: each.reason.until for each in waits[:MOST]}
     placed_now = {each.session_id for each in decision.plan.placements}
     pending = tuple(each for each in decision.snapshot.pending if each.id in waiting or each.id in placed_now)
     snapshot = replace(decision.snapshot, pending=pending)
     placed = _read_placed(group, placed_now)
-    features = [Features(*row) for row in _features(waiting | placed_now)]
+    features = [Features(*row) for row in _features(waiting.keys() | placed_now)]
     counts = counts_of({key for one in (*features, *(row[0] for row in placed)) for key in keys_of(one)})
     likely, slow = (_foresee(snapshot, placed, features, counts, share, now) for share in (_LIKELY, _SLOW))
     return _store(group, waiting, likely, slow, spread_in(group), now)
@@ -113,13 +113,20 @@ def _placed(row: Any, held: tuple[Held, ...]) -> _Placed:
 
 
 def _store(
-    group: ResourceGroup, waiting: set[UUID], likely: Foreseen, slow: Foreseen, spread: Spread, now: datetime
+    group: ResourceGroup,
+    waiting: Mapping[UUID, datetime | None],
+    likely: Foreseen,
+    slow: Foreseen,
+    spread: Spread,
+    now: datetime,
 ) -> int:
-    old = {each.pk: each for each in StartForecast.objects.filter(pk__in=among(waiting))}
+    old = {each.pk: each for each in StartForecast.objects.filter(pk__in=among(waiting.keys()))}
     new, changed = [], []
-    for pk in waiting:
+    for pk, until in waiting.items():
         told = old.get(pk)
         fresh = _forecast(pk, group, likely, slow, spread, now)
+        if until is not None and fresh.expected is not None:
+            _cap(fresh, until)
         if told is None:
             new.append(fresh)
         elif _differs(told, fresh, now):
@@ -146,6 +153,12 @@ def _forecast(
     made.first_at, made.first_expected = now, expected
     made.first_early, made.first_late = made.early, made.late
     return made
+
+
+def _cap(forecast: StartForecast, until: datetime) -> None:
+    """Let no time of the forecast be after the reserved start."""
+    for name in ("expected", "early", "late", "latest", "first_expected", "first_early", "first_late"):
+        setattr(forecast, name, min(getattr(forecast, name), until))
 
 
 def _updated(told: StartForecast, fresh: StartForecast) -> StartForecast:
