@@ -32,7 +32,7 @@ def metrics(request: HttpRequest) -> HttpResponse:
 
 
 def state(now: datetime) -> Iterator[Gauge | Metric]:
-    """Yield sessions, agents, storage, endpoints and loops, in eleven queries; without a database, its absence.
+    """Yield sessions, agents, storage, endpoints and loops, in thirteen queries; without a database, its absence.
 
     Labels name resource groups, agents, slots, storage hosts and codes, never people, sessions or endpoints: their
     number is bounded.
@@ -46,3 +46,4 @@ def state(now: datetime) -> Iterator[Gauge | Metric]:
     yield from parts.of_loops(now)
     yield from parts.of_storage()
     yield from parts.of_endpoints(now)
+    yield from parts.of_forecasts()
