@@ -17,7 +17,7 @@ from backendai.domain.compute.status import Status
 from backendai.domain.forecasts.models import StartForecast
 from backendai.scheduler.forecasts.ranges import ENOUGH, METHOD, SCORED, Spread, ratio_of, spread_of
 
-_MOST_AT_ONCE, _MOST_WORST = 1000, 3
+_MOST_AT_ONCE, _MOST_SHOWN, _MOST_WORST = 1000, 200, 3
 _KEPT = timedelta(days=90)
 
 
@@ -68,12 +68,12 @@ def spread_in(group: ResourceGroup) -> Spread:
 
 
 def scores_of(groups: Iterable[ResourceGroup]) -> list[Score]:
-    """Return the score of each group, from its last ``SCORED`` forecasts. One query."""
+    """Return the score of each group, from its last ``_MOST_SHOWN`` forecasts. One query."""
     groups = list(groups)
     rank = Window(RowNumber(), partition_by=F("resource_group"), order_by=F("started_at").desc())
     rows: Any = StartForecast.objects.filter(resource_group__in=groups, ratio__isnull=False, method=METHOD)
     found: dict[int, list[StartForecast]] = defaultdict(list)
-    for row in rows.annotate(rank=rank).filter(rank__lte=SCORED).select_related("session__owner"):
+    for row in rows.annotate(rank=rank).filter(rank__lte=_MOST_SHOWN).select_related("session__owner"):
         found[row.resource_group_id].append(row)
     return [_score(group, found[group.pk]) for group in groups]
 

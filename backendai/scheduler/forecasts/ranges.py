@@ -13,8 +13,8 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 METHOD = 1  # grows with each change of how starts are expected; scores of other methods do not count
-SCORED, ENOUGH = 200, 20  # the forecasts that are looked at, and the fewest that make a range reliable
-RECENT = 50  # of them tell whether the ranges hold just now
+SCORED, ENOUGH = 1000, 20  # the forecasts that are looked at, and the fewest that make a range reliable
+RECENT = 200  # of them tell whether the ranges hold just now
 _INSIDE, _WIDEST = 0.8, 0.98
 _UNKNOWN = (0.5, 1.5, 2.5)
 _SOON = timedelta(seconds=30)  # added to both waits, so that seconds do not count as errors
