@@ -129,7 +129,7 @@ def test_requests_from_another_domain_learn_and_change_nothing(
             answer = send(client, request)
         text = b"".join(answer).decode() if answer.streaming else answer.content.decode(errors="replace")
         if world.agent.name in request.words and answer.status_code == 201:
-            secrets = [secret for secret in secrets if secret != str(world.agent.pk)]  # her session shows its agents' ids
+            secrets = [secret for secret in secrets if secret != str(world.agent.pk)]  # her session tells it
         told = [secret for secret in secrets if secret in text.lower() and secret not in request.words]
         assert not told, (request, answer.status_code, told)
         assert answer.status_code < 500, (request, text[:300])
