@@ -18,7 +18,7 @@ pytestmark = pytest.mark.style
 @pytest.mark.parametrize(
     "command",
     [
-        [str(BIN / "mypy"), "backendai"],
+        [str(BIN / "mypy"), "backendai", "cli/bai"],
         ["bin/check-scripts"],
         [str(BIN / "ruff"), "check", "."],
         [str(BIN / "ruff"), "format", "--check", "."],
