@@ -15,14 +15,19 @@ from bai.state import tell
 _SHORTEST, _LONGEST, _SHARE = 0.5, 10.0, 0.1  # seconds; what takes long is asked for less often
 
 
-def until_ended(portal: Client, thing: Session | Run) -> Session | Run:
-    """Return the session or run once it has ended."""
+def until_ended(portal: Client, thing: Session | Run) -> int:
+    """Wait until a session or run has ended, and tell how; returns its exit code."""
     since = time.monotonic()
     while not thing.has_ended:
         _pause(since)
         is_session = isinstance(thing, Session)
         thing = portal.send(api.session(thing.id)) if is_session else portal.send(api.run(thing.id))
-    return thing
+    if isinstance(thing, Run):
+        how = ", ".join(f"{number} {state}" for state, number in thing.counts.items() if number)
+    else:
+        how = thing.status_message or f"exit code {thing.exit_code}"
+    tell(f"{thing.name}: {thing.status.lower()}: {how}")
+    return thing.exit_code
 
 
 def until_running(portal: Client, session: Session) -> Session:

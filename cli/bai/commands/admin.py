@@ -14,7 +14,6 @@ from bai.state import State, pass_state
 
 _AGENTS = columns(
     "*id name status resource_group occupied capacity last_seen_at *backend",
-    status=lambda one: one.status + (" draining" if one.drain_started_at else ""),
     occupied=lambda one: amounts(one.occupied),
     capacity=lambda one: amounts(one.capacity),
 )

@@ -123,7 +123,7 @@ def submit(
     if follow and isinstance(started, Session):
         _when_it_runs(state, started)
         follow_log(state.portal, started.id, {}, tail=None)
-    return until_ended(state.portal, started).exit_code if waits or follow else 0
+    return until_ended(state.portal, started) if waits or follow else 0
 
 
 def _document_of(

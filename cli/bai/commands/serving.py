@@ -107,7 +107,7 @@ def pipeline_run(state: State, document: Path, name: str | None, parameter: tupl
         told["parameters"] = {key: value for key, _, value in (one.partition("=") for one in parameter)}
     run = state.portal.send(api.start_run(**told))
     click.echo(run.id)
-    return until_ended(state.portal, run).exit_code if waits else 0
+    return until_ended(state.portal, run) if waits else 0
 
 
 @pipeline.command("status")

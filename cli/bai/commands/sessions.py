@@ -79,11 +79,7 @@ def why(state: State, session: str, output: str) -> None:
 def wait(state: State, sessions: tuple[str, ...]) -> int:
     """Wait until sessions or runs end; the exit code is theirs, the first that is not 0."""
     things = [find_session_or_run(state.portal, one) for one in sessions]
-    codes = []
-    for thing in things:
-        over = until_ended(state.portal, thing)
-        tell(f"{over.name}: {over.status.lower()}{_why_ended(over)}")
-        codes.append(over.exit_code)
+    codes = [until_ended(state.portal, thing) for thing in things]
     return next((code for code in codes if code), 0)
 
 
@@ -145,13 +141,6 @@ def find_session_or_run(portal: Client, text: str) -> Session | Run:
     """Return a session, or an array or pipeline, of that name."""
     runs = [one for one in portal.send(api.runs()).results if text in (one.name, one.id)]
     return runs[0] if runs else find_session(portal, text)
-
-
-def _why_ended(thing: Session | Run) -> str:
-    if isinstance(thing, Run):
-        return f" ({', '.join(f'{value} {key}' for key, value in thing.counts.items() if value)})"
-    message = f": {thing.status_message}" if thing.status_message else ""
-    return message if thing.exit_code in (0, 1) and message else f", exit code {thing.exit_code}{message}"
 
 
 COMMANDS = [ps, show_session, why, wait, rm, rename, extend]
