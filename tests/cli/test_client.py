@@ -132,7 +132,13 @@ def test_pages_are_awaited() -> None:
 def test_an_answer_that_leads_elsewhere_is_not_followed() -> None:
     with stub_portal((302, None, {"Location": "https://evil.example.org/"})) as stub, pytest.raises(Problem) as caught:
         send(stub.url, api.me(), "waits")
-    assert (caught.value.status, len(stub.asked)) == (302, 1)
+    assert (caught.value.status, len(stub.asked)) == (302, 1) and "evil.example.org" in caught.value.detail
+
+
+def test_what_does_not_answer_as_a_portal_is_a_problem() -> None:
+    with stub_portal((200, ["a page"])) as stub, pytest.raises(Problem) as caught:
+        send(stub.url, api.session("1"), "waits")
+    assert caught.value.code == "not-a-portal"
 
 
 def test_an_app_address_on_localhost_is_this_machine() -> None:

@@ -72,17 +72,13 @@ def _by_browser(portal: Client, scope: str, *, opens: bool) -> str:
         try:
             return str(portal.send(api.ask_for_token(device_code=begun["device_code"]))["access_token"])
         except Problem as problem:
-            error = problem.body.get("error") or problem.code
+            error = str(problem.body.get("error") or problem.code)
             if error == "slow_down":
                 pause += _SLOWER
             elif error != "authorization_pending":
-                raise Problem(401, {"code": error, "detail": _sentence(problem)}) from problem
+                told = problem.body.get("detail") or problem.body.get("error_description")
+                raise Problem(401, {"code": error, "detail": told or f"No token was given: {error}."}) from problem
     raise Problem(401, {"code": "expired_token", "detail": "Nobody entered the code in time."})
-
-
-def _sentence(problem: Problem) -> str:
-    known = {"access_denied": "The sign-in was refused.", "expired_token": "The code is too old."}
-    return known.get(str(problem.body.get("error")), str(problem.body.get("error_description") or problem.detail))
 
 
 @click.command()
@@ -118,7 +114,9 @@ def call_api(state: State, method: str, path: str, data: str | None, is_all: boo
         path = f"{path.partition('?')[0]}?{urlsplit(answer['next']).query}"
         more = state.portal.send(api.raw("GET", path))
         answer = {**more, "results": answer["results"] + more["results"]}
-    if isinstance(answer, (dict, list)) and answer:
+    if isinstance(answer, str):
+        click.echo(answer, nl=False)
+    elif answer:
         click.echo(json.dumps(answer, indent=2, ensure_ascii=False))
 
 

@@ -158,6 +158,7 @@ def _preview(state: State, document: Document) -> int:
 
 
 def _when_it_runs(state: State, session: Session) -> None:
+    """Wait until there is output."""
     try:
         until_running(state.portal, session)
     except Problem:  # a short one has run already: its output is kept
@@ -184,6 +185,7 @@ def logs(state: State, session: str, follow: bool, tail: int | None, kernel: str
             raise Problem(404, {"code": "no-kernel", "detail": f"{found.name} has no kernel {kernel}: it has {names}."})
         query["kernel"] = match[0]
     if follow and not app:
+        _when_it_runs(state, found)
         follow_log(state.portal, found.id, query, tail=tail)
     else:
         sys.stdout.buffer.write(state.portal.send(api.log(found.id, tail=tail, **query)))

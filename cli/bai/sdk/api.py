@@ -61,9 +61,13 @@ def _bytes(answer: Answer) -> bytes:
     return answer.content
 
 
+def _any(answer: Answer) -> Any:
+    return as_json(answer) if "json" in answer.headers.get("content-type", "json") else answer.content.decode()
+
+
 def raw(method: str, path: str, body: Any = None) -> Call[Any]:
-    """Return any call, as it is written."""
-    return Call(method, path, as_json, body=body)
+    """Return any call, as it is written; its answer is JSON or a text."""
+    return Call(method, path, _any, body=body)
 
 
 def of_files(method: str, files_url: str, rest: str, **more: Any) -> Call[Any]:

@@ -98,8 +98,8 @@ class Call(Generic[T]):
 
     def wait_before_next(self, attempt: int, answer: Answer | None, *, was_sent: bool = True) -> float | None:
         """Return the seconds until the request is sent again; None: the answer counts."""
-        may_repeat = self.method != "POST" or self.reads or "Idempotency-Key" in self.headers
-        if attempt >= ATTEMPTS or self.method == "PATCH":
+        may_repeat = self.method not in ("POST", "PATCH") or self.reads or "Idempotency-Key" in self.headers
+        if attempt >= ATTEMPTS:
             return None
         backoff = float(min(2**attempt, 16)) / 4 * random.uniform(0.75, 1.25)
         if answer is None:
@@ -112,12 +112,17 @@ class Call(Generic[T]):
     def result(self, answer: Answer) -> T:
         """Return what was answered. Raises Problem."""
         if answer.status >= 300:
-            raise problem_of(answer)
-        return self.read(answer)
+            raise _problem_of(answer)
+        try:
+            return self.read(answer)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            detail = "The answer is not that of a portal: check the address."
+            raise Problem(answer.status, {"code": "not-a-portal", "detail": detail}) from error
 
 
-def problem_of(answer: Answer) -> Problem:
-    """Return the error of an answer, whoever wrote it."""
+def _problem_of(answer: Answer) -> Problem:
+    if place := answer.headers.get("location"):
+        return Problem(answer.status, {"code": "moved", "detail": f"This address leads to {place}: use that one."})
     try:
         body = answer.json()
     except ValueError:
