@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-VERSION = "1.0.0"  # that of pyproject.toml and of the platform, which a test compares
+VERSION = "1.0.0"  # the platform's, which a test compares
 
 _WHERE = {"AsyncClient": "async_client", "Client": "client", "api": "", "Problem": "call", "Unreachable": "call"}
 _WHERE |= dict.fromkeys(("Agent", "Endpoint", "Folder", "Image", "Run", "Session"), "nouns")
