@@ -48,7 +48,8 @@ class Person:
 
 @pytest.fixture(scope="package")
 def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
-    with Platform(tmp_path_factory.mktemp("cli"), backend="process") as platform:
+    serving = {"BACKENDAI_AGENT_NATIVE_SERVING": "yes"}
+    with Platform(tmp_path_factory.mktemp("cli"), backend="process", extra=serving) as platform:
         yield platform
 
 

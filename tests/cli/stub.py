@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -29,7 +30,7 @@ class Stub:
 
 
 @contextmanager
-def stub_portal(*answers: tuple[Any, ...]) -> Iterator[Stub]:
+def stub_portal(*answers: tuple[Any, ...], tls: ssl.SSLContext | None = None) -> Iterator[Stub]:
     stub = Stub([(status, body, dict(*headers)) for status, body, *headers in answers])
 
     class Handler(BaseHTTPRequestHandler):
@@ -54,7 +55,9 @@ def stub_portal(*answers: tuple[Any, ...]) -> Iterator[Stub]:
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        stub.url = f"http://127.0.0.1:{server.server_port}"
+        if tls:
+            server.socket = tls.wrap_socket(server.socket, server_side=True)
+        stub.url = f"{'https' if tls else 'http'}://127.0.0.1:{server.server_port}"
         Thread(target=server.serve_forever, daemon=True).start()
         try:
             yield stub

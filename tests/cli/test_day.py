@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import signal
 import stat
 import subprocess
@@ -11,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -20,6 +22,13 @@ from tests.system.client import Client, fresh
 from tests.system.platform import Platform, free_port
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
+_ALLOW = """
+from django.utils import timezone
+from backendai.domain.accounts.models import User
+from backendai.domain.accounts.services import devices
+admin, now = User.objects.get(role="superadmin"), timezone.now()
+devices.allow_request(admin, devices.find_request(admin, "{code}", "127.0.0.1", now=now), 7, now=now)
+"""
 SMALL = ("--cpu", "0.5", "--mem", "128m")
 
 
@@ -75,6 +84,21 @@ def test_ctrl_c_interrupts_the_program(person: Person, desk: str) -> None:
     running.send_signal(signal.SIGINT)
     _, said = running.communicate(timeout=patient(30))
     assert (running.returncode, "(interrupted)" in said) == (130, True)
+
+
+def test_ctrl_c_at_a_terminal_asks_and_leaves_the_program_running(person: Person, desk: str) -> None:
+    ours, theirs = pty.openpty()
+    code = "import time\nprint('begun', flush=True)\ntime.sleep(4)\nopen('done', 'w').close()"
+    command = [sys.executable, "-m", "bai", "run", "-s", desk, "-c", code]
+    ends = {"stdin": theirs, "stdout": subprocess.PIPE, "stderr": theirs}
+    running = subprocess.Popen(command, env=person.environ, cwd=person.work, text=True, start_new_session=True, **ends)
+    assert running.stdout and running.stdout.readline() == "begun\n"
+    running.send_signal(signal.SIGINT)
+    os.write(ours, b"r\n")
+    assert running.wait(patient(30)) == 0
+    os.close(theirs)
+    os.close(ours)
+    until(lambda: person.run("bai", "cp", f"{desk}:done", "done").returncode == 0, 60, "it went on to its end")
 
 
 def test_a_script_is_submitted_waited_for_and_its_output_read(person: Person) -> None:
@@ -229,6 +253,38 @@ def test_an_administrator_drains_an_agent_and_looks_at_people(person: Person) ->
     assert "local\tDRAINING\t" in person.bai("admin", "agents")
     person.bai("admin", "drain", "local", "--cancel")
     until(lambda: "local\tALIVE\t" in person.bai("admin", "agents"), 60, "the agent takes sessions again")
+
+
+def test_an_endpoint_is_listed_opened_and_its_output_read(person: Person, platform: Platform) -> None:
+    name = fresh("echo")
+    command = "echo serving here; exec python3 -m http.server 8000"
+    body = {"name": name, "image": "python", "command": command, "port": 8000, "probe_path": "/", "minimum": 1}
+    made = platform.client.post("endpoints/", body | {"resources": {"cpu": "0.5", "mem": "128m"}})
+    until(lambda: f"{name}\tserving\t1/1" in person.bai("endpoint", "ls"), 120, "it serves")
+    assert f"name\t{name}\n" in person.bai("endpoint", "show", name)
+    token, address = person.bai("endpoint", "token", name).strip(), urlsplit(made["url"])
+    ask = ["curl", "-sf", f"http://127.0.0.1:{address.port}{address.path}", "-H", f"Host: {address.netloc}"]
+    assert person.run(*ask).returncode != 0
+    assert person.run(*ask, "-H", f"Authorization: Bearer {token}").returncode == 0
+    assert "serving here" in person.bai("endpoint", "logs", name)
+    person.bai("api", "DELETE", f"/endpoints/{made['id']}/")
+
+
+def test_a_program_signs_in_by_a_code_that_a_person_allows(person: Person, platform: Platform) -> None:
+    pytest.importorskip("backendai.domain.accounts.services.devices", reason="this portal has no such sign-in")
+    environ = {**person.environ, "BAI_URL": "", "BAI_TOKEN": ""}
+    command = [sys.executable, "-m", "bai", "login", platform.url, "--no-browser", "--scope", "read"]
+    waiting = subprocess.Popen(command, env=environ, stderr=subprocess.PIPE, text=True)
+    assert waiting.stderr is not None
+    code = waiting.stderr.readline().split()[-1]
+    assert platform.manage("shell", "--no-imports", "-c", _ALLOW.format(code=code)).returncode == 0
+    _, said = waiting.communicate(timeout=patient(60))
+    assert waiting.returncode == 0, said
+    nobody = {"BAI_URL": "", "BAI_TOKEN": ""}
+    person.bai("ps", **nobody)
+    person.bai("folder", "create", fresh("no"), code=1, **nobody)
+    person.bai("logout", **nobody)
+    person.bai("ps", code=4, **nobody)
 
 
 def test_any_request_is_sent_by_hand(person: Person) -> None:

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import io
+import ssl
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import NameOID
 
 from bai.__main__ import run
 from bai.config import config_folder, read_profile
+from tests.certificates import KEY, private_key
 from tests.cli.stub import stub_portal
 
 BEGUN = {
@@ -100,3 +108,24 @@ def test_signing_out_revokes_the_token_and_deletes_it(
 def test_without_a_sign_in_it_says_how(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["ps"]) == 4
     assert "`bai login URL`" in capsys.readouterr().err
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Path:
+    """A file with a certificate of this machine that nobody trusts, and its key."""
+    name, now = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "portal")]), datetime.now(UTC)
+    built = x509.CertificateBuilder(name, name, KEY.public_key(), 7, now - timedelta(days=1), now + timedelta(days=1))
+    built = built.add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
+    path = tmp_path / "portal.pem"
+    path.write_text(built.sign(KEY, hashes.SHA256()).public_bytes(Encoding.PEM).decode() + private_key())
+    return path
+
+
+def test_a_certificate_is_checked_unless_one_says_otherwise(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(certificate)
+    with stub_portal((200, ME | {"results": []}), tls=tls) as stub:
+        for options, expected in (([], 5), (["--ca", str(certificate)], 0), (["--insecure"], 0)):
+            monkeypatch.setattr("sys.stdin", io.StringIO("bai_mine\n"))
+            assert run(["login", stub.url, "--token", "-", *options]) == expected
+            assert run(["ps"]) == expected or (expected == 5 and read_profile().token == "")
