@@ -55,14 +55,11 @@ def read_script(text: str, now: datetime) -> Script:
     ours = [(number, found[1]) for number, line in lines if (found := _BAI.match(line))]
     theirs = [(number, found[1]) for number, line in lines if (found := _SBATCH.match(line))]
     script.is_slurm = bool(theirs) and not ours
-    for number, said in ours:
+    for number, said in ours or theirs:
         try:
-            _read_ours(script, said)
-        except ValueError as error:
-            raise ValueError(f"line {number}: {error}") from error
-    for number, said in theirs if script.is_slurm else []:
-        try:
-            for option, value in _options(said):
+            if ours:
+                _read_ours(script, said)
+            for option, value in _options(said) if script.is_slurm else []:
                 _read_slurm(script, number, option, value, now)
         except ValueError as error:
             raise ValueError(f"line {number}: {error}") from error

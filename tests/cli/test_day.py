@@ -257,8 +257,8 @@ def test_an_administrator_drains_an_agent_and_looks_at_people(person: Person) ->
 
 def test_an_endpoint_is_listed_opened_and_its_output_read(person: Person, platform: Platform) -> None:
     name = fresh("echo")
-    command = "echo serving here; exec python3 -m http.server 8000"
-    body = {"name": name, "image": "python", "command": command, "port": 8000, "probe_path": "/", "minimum": 1}
+    command = 'echo serving here; exec python3 -m http.server --bind "$HOST" "$PORT"'
+    body = {"name": name, "image": "python", "command": command, "port": free_port(), "probe_path": "/", "minimum": 1}
     made = platform.client.post("endpoints/", body | {"resources": {"cpu": "0.5", "mem": "128m"}})
     until(lambda: f"{name}\tserving\t1/1" in person.bai("endpoint", "ls"), 120, "it serves")
     assert f"name\t{name}\n" in person.bai("endpoint", "show", name)

@@ -101,7 +101,7 @@ class Client(Sender):
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._http.close()
+        self.close()
 
     def close(self) -> None:
         """Close the connections."""
