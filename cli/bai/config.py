@@ -101,5 +101,6 @@ def save_profile(profile: Profile) -> None:
 
 
 def remove_token(profile: Profile) -> None:
-    """Delete the token of a profile; the profile stays."""
-    profile.token_file.unlink(missing_ok=True)
+    """Delete the token of a profile, unless another one is used now; the profile stays."""
+    if profile.token_file.exists() and profile.token_file.read_text().strip() == profile.token:
+        profile.token_file.unlink()

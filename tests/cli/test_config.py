@@ -27,6 +27,8 @@ def test_a_profile_is_read_back_and_its_token_lies_apart() -> None:
     assert read_profile("lab") == PROFILE
     assert read_profiles()["two.b"] == {"url": "http://127.0.0.1:8080", "insecure": True}
     assert "secret" not in (config_folder() / "config.toml").read_text()
+    remove_token(Profile(name="lab", token="that of BAI_TOKEN"))
+    assert read_profile("lab") == PROFILE
     remove_token(PROFILE)
     assert read_profile("lab").token == "" and read_profile("lab").project == "vision"
 

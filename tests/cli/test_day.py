@@ -60,8 +60,8 @@ def test_a_program_runs_in_a_session_made_for_it_with_its_questions_and_its_exit
         "import sys\nname = input('Name? ')\nprint('hello', name, sys.argv[1:])\n"
         "print('low', file=sys.stderr)\nsys.exit(3)\n"
     )
-    out = person.bai("run", *SMALL, "ask.py", "--lr", "0.1", given="Bo\n", code=3)
-    assert "hello Bo ['--lr', '0.1']\n" in out and "low" in person.said and "pending" in person.said
+    out = person.bai("run", *SMALL, "ask.py", "-c", "0.1", "--keep", given="Bo\n", code=3)
+    assert "hello Bo ['-c', '0.1', '--keep']\n" in out and "low" in person.said and "pending" in person.said
     until(lambda: person.bai("ps", "-q") == "", 60, "its session has ended")
 
 
@@ -193,6 +193,7 @@ def test_files_go_to_a_folder_and_an_upload_goes_on_where_it_broke_off(person: P
 
 def test_a_session_is_reached_by_ssh_and_a_port_of_it_is_here(person: Person, desk: str) -> None:
     assert person.bai("ssh", desk, "echo $((6*7)); exit 5", code=5) == "42\n"
+    assert person.bai("ssh", desk, "echo", "-n", "x") == "x"
     (key,) = [path for path in (person.home / ".cache/bai/keys").iterdir() if not path.suffix]
     made = key.stat()
     assert stat.S_IMODE(made.st_mode) == 0o600

@@ -24,7 +24,7 @@ _SIMPLE = {"cpu": 1, "mem": "512m"}
 _FILE_BYTES = 1024 * 1024
 
 
-@click.command(context_settings={"ignore_unknown_options": True})
+@click.command(context_settings={"allow_interspersed_args": False})
 @click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.option("-c", "--code", help="Python to run instead of a file.")
@@ -79,7 +79,7 @@ def _launch_for_run(state: State, file: Path | None, options: dict[str, Any]) ->
     return state.portal.send(api.launch(**document))
 
 
-@click.command(context_settings={"ignore_unknown_options": True})
+@click.command(context_settings={"allow_interspersed_args": False})
 @click.argument("script", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.option("-t", "--time", metavar="TIME", help="Time limit, as 30m or 8h.")

@@ -21,7 +21,7 @@ from bai.state import State, pass_state, tell
 _NOTEBOOKS = ("jupyterlab", "jupyter")
 
 
-@click.command(context_settings={"ignore_unknown_options": True})
+@click.command(context_settings={"allow_interspersed_args": False})
 @noun_argument("session")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @pass_state
