@@ -11,11 +11,13 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 ROOT = Path(__file__).resolve().parents[1]
-# What a file names if its tests share what takes long to start: the platforms of tests/browser/conftest.py, a cluster.
+# What a file names if its tests share what takes long to start: the platforms of tests/browser/conftest.py and
+# tests/cli/conftest.py, a cluster.
 _SHARED = {
     "simulated": r"walk: Visit|campus: Campus",
     "browser": r"browser\.conftest import .*Visit|chromium: Chromium, platform: Platform",
     "kubernetes": r"mark\.kubernetes",
+    "cli": r"cli\.conftest import Person",
 }
 ON_REAL_PARTS = {"browser", "docker", "system", "qemu", "kubernetes"}
 _FIRST = ("kubernetes", "browser", "qemu", "system", "docker", "style")  # marks of tests that mostly wait, or take long
