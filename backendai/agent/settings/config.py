@@ -10,13 +10,12 @@ from pathlib import Path
 
 from backendai.agent.settings.kernel_runtime import USUAL_RUNTIME, Runtime, read_runtime
 from backendai.agent.settings.kubernetes import PoolSettings, read_pool
+from backendai.agent.settings.marks import BACKENDS
 from backendai.agent.settings.qemu import QemuSettings, read_machines
 from backendai.base.core.errors import UserError
 from backendai.base.core.slots import MILLI, Slots, parse_amount, parse_size
 from backendai.base.paths.installation import data_folder
 from backendai.base.process.metrics_access import NOBODY, Scrapers, read_scrapers
-
-BACKENDS = ("auto", "docker", "process", "kubernetes", "qemu", "simulated")
 
 _LEAST_RESERVE = 512 * 2**20
 _RESERVE_PERCENT = 5

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+BACKENDS = ("auto", "docker", "process", "kubernetes", "qemu", "simulated")
 _CONTAINERS, _NATIVE = "ran-containers", "native-until-image"
 
 

@@ -17,10 +17,9 @@ from contextlib import closing, nullcontext
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from backendai.agent.settings.config import BACKENDS, read_settings
+from backendai.agent.settings.config import read_settings
 from backendai.agent.settings.marks import has_run_containers
 from backendai.base.core.errors import UserError
-from backendai.base.paths import installation
 from backendai.base.paths.installation import COMMAND, FILES, IS_CLONE, PACKAGE
 from backendai.base.process.packages import install_command
 from backendai.base.process.slowness import allowed
@@ -31,12 +30,11 @@ from backendai.ops.run.console import Console
 from backendai.ops.run.data_folder import DEMO_MARK, FirstAdmin, StartRefused, demo_folder
 from backendai.ops.run.engine import NoEngine, ask_engine, engine_is_expected
 from backendai.ops.run.fleet import Choice
+from backendai.ops.run.options import BACKEND, HOST, LAST_PORT, NAME, PORT, option_parser
 from backendai.ops.run.ports import PortClaims, apps_port, bind, check_ports, files_bind, listens, ssh_port
 from backendai.ops.run.supervisor import StartStopped, Supervisor
 from backendai.settings import environment
 
-_LAST_PORT = 65535
-_NAME = "bin/up" if IS_CLONE else "backendai up"
 _VARIABLES = {  # what an agent calls by the names of its options
     "backend": "BACKENDAI_AGENT_BACKEND",
     "gateway_port": "BACKENDAI_GATEWAY_PORT",
@@ -110,7 +108,7 @@ def settings_stamp() -> str:
 
 def _read(arguments: Sequence[str]) -> argparse.Namespace:
     """Return the options. Reads ``.env`` first, which can be in the folder of ``--data``."""
-    first = argparse.ArgumentParser(prog=_NAME, add_help=False)
+    first = argparse.ArgumentParser(prog=NAME, add_help=False)
     first.add_argument("--data")
     named = first.parse_known_args(arguments)[0].data
     environment.read_dotenv({"BACKENDAI_DATA": str(named)} if named else os.environ)
@@ -118,55 +116,26 @@ def _read(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=_NAME, description="Start the whole platform on this machine.")
     told, whole = os.environ.get, environment.whole
-    parser.add_argument(
-        "--port", type=int, default=whole("BACKENDAI_PORT", 8080, most=_LAST_PORT), help="port of the portal (8080)"
+    parser = option_parser()
+    parser.set_defaults(
+        port=whole("BACKENDAI_PORT", PORT, most=LAST_PORT),
+        apps_port=whole("BACKENDAI_APPS_PORT", 0, most=LAST_PORT),
+        ssh_port=whole("BACKENDAI_SSH_PORT", 0, most=LAST_PORT),
+        host=told("BACKENDAI_HOST") or HOST,
+        backend=told("BACKENDAI_AGENT_BACKEND") or BACKEND,
     )
-    parser.add_argument(
-        "--apps-port",
-        type=int,
-        default=whole("BACKENDAI_APPS_PORT", 0, most=_LAST_PORT),
-        help="port of the app proxy (the portal's port + 1)",
-    )
-    parser.add_argument(
-        "--ssh-port",
-        type=int,
-        default=whole("BACKENDAI_SSH_PORT", 0, most=_LAST_PORT),
-        help="port of the SSH gate (2200, or the next free port)",
-    )
-    parser.add_argument("--verbose", action="store_true", help="show all output of the processes, not only warnings")
-    parser.add_argument(
-        "--host",
-        default=told("BACKENDAI_HOST") or "127.0.0.1",
-        help="address to listen on (127.0.0.1: this machine only)",
-    )
-    parser.add_argument(
-        "--data", type=Path, default=installation.data_folder(os.environ), help="folder for all data (%(default)s)"
-    )
-    parser.add_argument(
-        "--backend",
-        choices=BACKENDS,
-        default=told("BACKENDAI_AGENT_BACKEND") or "auto",
-        help="how agents run kernels (docker if an engine answers or containers have run here, otherwise process)",
-    )
-    parser.add_argument(
-        "--demo", action="store_true", help="show an invented lab at work, in a data folder of its own (DIR-demo)"
-    )
-    agents = parser.add_mutually_exclusive_group()
-    agents.add_argument("--agents", type=int, default=1, metavar="N", help="number of agents to run (1)")
-    agents.add_argument("--no-agent", dest="agents", action="store_const", const=0, help="run no agent")
     return parser
 
 
 def _decide(options: argparse.Namespace, claims: PortClaims) -> Choice:
-    if not 1 <= options.port <= _LAST_PORT:
+    if not 1 <= options.port <= LAST_PORT:
         raise StartRefused(f"--port {options.port}: a port is a number from 1 to 65535.")
-    if not 0 <= options.apps_port <= _LAST_PORT or options.apps_port == options.port:
+    if not 0 <= options.apps_port <= LAST_PORT or options.apps_port == options.port:
         raise StartRefused(
             f"--apps-port {options.apps_port}: a port is a number from 1 to 65535, and not the portal's."
         )
-    if not 0 <= options.ssh_port <= _LAST_PORT or options.ssh_port in (options.port, options.apps_port or -1):
+    if not 0 <= options.ssh_port <= LAST_PORT or options.ssh_port in (options.port, options.apps_port or -1):
         raise StartRefused(f"--ssh-port {options.ssh_port}: a port is a number from 1 to 65535, and one of its own.")
     if options.agents < 0:
         raise StartRefused(f"--agents {options.agents}: use 0 or more.")

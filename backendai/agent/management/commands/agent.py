@@ -19,8 +19,9 @@ from backendai.agent.loop.worker import run_worker
 from backendai.agent.portal.broker import BrokerAccess
 from backendai.agent.portal.bundling import BundlingClient
 from backendai.agent.portal.joining import ensure_joined
-from backendai.agent.settings.config import BACKENDS, NodeSettings, read_settings
+from backendai.agent.settings.config import NodeSettings, read_settings
 from backendai.agent.settings.credentials import load_credentials, lock_data
+from backendai.agent.settings.marks import BACKENDS
 from backendai.base.core.command_help import DJANGOS_OWN
 from backendai.base.core.errors import BackendAIError
 from backendai.base.process.json_logs import note_of_process
