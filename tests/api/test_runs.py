@@ -139,8 +139,11 @@ def test_the_originals_shape(cast: Cast, session: ComputeSession) -> None:
     assert (done["runId"], done["status"], done["exitCode"], done["files"]) == ("r1", "finished", 0, [])
     asked = execute(mode="query", code="input('who? ')", runId="r2")
     assert (asked["status"], asked["options"]["is_password"], asked["exitCode"]) == ("waiting-input", False, None)
+    assert asked["console"] == [["stdout", "who? "]]
     answered = execute(mode="input", code="me", runId="r2")
-    assert answered["console"] == [["stdout", "who? me\n"], ["media", ["text/plain", "'me'"]]]
+    assert answered["console"] == [["stdout", "me\n"], ["media", ["text/plain", "'me'"]]]
+    whole = execute(mode="continue", runId="r2", options={"offset": 0})
+    assert whole["console"][0] == ["stdout", "who? me\n"]
     slow = execute(mode="query", code="sleep 60", runId="r3")
     assert (slow["status"], slow["exitCode"]) == ("continued", None)
     execute(mode="interrupt", runId="r3")

@@ -28,6 +28,7 @@ from backendai.portal.api.pipelines.run_bodies import ExecuteRequest
 from backendai.portal.api.pipelines.runs import GuestView
 
 _PATIENCE = 2.0
+_BEHIND_ALL = 2**62  # an offset without output: only the state is read there
 _MOST_FILES = 100
 _RESENT = OpenApiParameter("resent", bool, description="1: the answer to an earlier try was lost.")
 _IMAGES = {"image/png": "png", "image/svg+xml": "svg"}
@@ -49,7 +50,9 @@ class Execute(GuestView):
         if mode == "interrupt":
             await self.ask("interrupt", run_id=run_id)
             return Response({"result": _shape(await self.ask("take", run_id=run_id))})
+        prompt = ""
         if mode == "input":
+            prompt = (await self.ask("read", run_id=run_id, after=_BEHIND_ALL)).get("prompt") or ""
             await self.ask("input", run_id=run_id, text=code)
         if mode in ("query", "batch"):
             options = {name: wish["options"].get(name) for name in _STEPS}
@@ -59,13 +62,14 @@ class Execute(GuestView):
             told = await self.ask("read", run_id=run_id, after=after, wait=_PATIENCE)
         else:
             told = await self.ask("take", run_id=run_id, wait=_PATIENCE)
-        return Response({"result": _shape(told)})
+        return Response({"result": _shape(told, prompt)})
 
 
 _STEPS = ("clean", "build", "exec")
 
 
-def _shape(told: dict[str, Any]) -> dict[str, Any]:
+def _shape(told: dict[str, Any], prompt: str = "") -> dict[str, Any]:
+    """Return the answer. ``prompt``: of the question just answered, which the client has got with it."""
     has_all = int(told.get("offset") or 0) >= int(told.get("end") or 0)
     state = "continued"
     if step := told.get("ended_step"):
@@ -78,6 +82,8 @@ def _shape(told: dict[str, Any]) -> dict[str, Any]:
     if state == "waiting-input":
         options |= {"is_password": bool(told.get("password")), "prompt": told.get("prompt") or ""}
     console = [pair for item in told.get("items") or () if (pair := _console(item))]
+    if console and console[0][0] == "stdout":
+        console[0][1] = console[0][1].removeprefix(prompt)
     if state == "waiting-input" and told.get("prompt"):
         console.append(["stdout", told["prompt"]])
     exit_code = told.get("exit_code") if state == "finished" else step.get("exit_code") if step else None
