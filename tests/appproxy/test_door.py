@@ -183,7 +183,7 @@ async def test_the_app_hears_nothing_of_the_platform_and_gets_who_asked() -> Non
         cookie = await here.enter()
         sent = {
             "Cookie": f"mine=1; {configured.SESSION_COOKIE_NAME}=secret; {configured.CSRF_COOKIE_NAME}=x; too=2",
-            "Authorization": "Bearer bai_secret",
+            "Authorization": "Bearer bsk-secret",
             "X-Forwarded-For": "6.6.6.6",
             "X-Forwarded-Prefix": "/evil",
             "X-Remote-User": "root",

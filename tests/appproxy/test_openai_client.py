@@ -19,11 +19,12 @@ def own_data_folder(tmp_path: Path, settings: Any) -> None:
     settings.DATA_DIR = tmp_path
 
 
-def client_of(here: Stage, key: str) -> openai.AsyncOpenAI:
+def client_of(here: Stage, key: str, *, path: str = "") -> openai.AsyncOpenAI:
+    """Return a client for the path of a plain address, or for the name of the common address."""
     return openai.AsyncOpenAI(
-        base_url=f"http://127.0.0.1:{here.port}/v1",
+        base_url=f"http://127.0.0.1:{here.port}{path or '/v1'}",
         api_key=key,
-        default_headers={"Host": "models.apps.localhost"},
+        default_headers={} if path else {"Host": "models.apps.localhost"},
         max_retries=0,
         http_client=openai.DefaultAsyncHttpxClient(trust_env=False),
     )
@@ -42,6 +43,16 @@ def test_it_lists_models_and_streams_chats_from_both_replicas() -> None:
             assert [one.id async for one in client.models.list()] == ["chat"]
             texts = {await chat(client) for _ in range(20)}
             assert texts == {"1 two words ", "2 two words "}
+
+    uvloop.run(scene())
+
+
+def test_it_needs_no_name_below_the_domain_of_apps() -> None:
+    async def scene() -> None:
+        async with endpoint_stage() as here:
+            for path in ("/v1", f"/endpoints/{here.endpoint.label}/v1"):
+                async with client_of(here, here.text, path=path) as client:
+                    assert await chat(client) == "1 two words "
 
     uvloop.run(scene())
 

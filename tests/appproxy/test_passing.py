@@ -152,8 +152,13 @@ def basic(text: str) -> str:
     return "Basic " + b64encode(text.encode()).decode()
 
 
-OURS = ["Bearer bai_secret", "bearer  bsk-secret", "BackendAI signMethod=HMAC-SHA256, credential=A:b", "bai_secret"]
-OURS += [basic("bai_secret:"), basic("me:bsk-secret"), "Token token=bai_secret"]
+OURS = [
+    "Token token=bai_secret",
+    "bearer  bsk-secret",
+    "BackendAI signMethod=HMAC-SHA256, credential=A:b",
+    "bai_secret",
+]
+OURS += [basic("bai_secret:"), basic("me:bsk-secret")]
 
 
 async def test_a_password_for_the_app_itself_passes_and_no_credential_of_the_platform() -> None:

@@ -27,9 +27,9 @@ from backendai.domain.storage.querysets import MANAGE, FolderQuerySet
 from backendai.domain.storage.status import FolderStatus, Rights
 from backendai.gates.appproxy.grants import LIFETIME, digest_of
 from backendai.gates.appproxy.models import FilesGrant
+from backendai.gates.appproxy.programs import BEARER
 from backendai.gates.gateways.targets import Denied
 
-BEARER = "Bearer"
 _CHANGES = frozenset({MANAGE, str(Rights.EDIT)})
 _SCOPE = "folders"  # which an access token needs to change files
 

@@ -16,11 +16,13 @@ from multidict import MultiDictProxy
 
 from backendai.base.core.messages import Message
 from backendai.domain.cluster.app_domains import is_portal_origin
+from backendai.domain.storage.file_origins import file_host
 from backendai.gates.appproxy import pages
-from backendai.gates.appproxy.file_grants import BEARER, FolderTarget
+from backendai.gates.appproxy.file_grants import FolderTarget
 from backendai.gates.appproxy.file_relay import FileRelay, NoSuchOperation
 from backendai.gates.appproxy.guard import AppGuard
 from backendai.gates.appproxy.headers import comes_from_elsewhere, own_cookies, set_cookie
+from backendai.gates.appproxy.programs import BEARER, BY_TOKEN, PLACE, texts_of, with_token
 from backendai.gates.appproxy.relay import StalledBody, TooManyConcurrentRequests
 from backendai.gates.gateways.guard import Unknown
 from backendai.gates.gateways.targets import Denied
@@ -73,6 +75,26 @@ class FileHandler:
             return _no(request, 403, "foreign-origin", Message("Blocked: the request came from another site."))
         with self._guard.watching((texts, host)):
             return await self._pass_on(request, target, by_header=by_header, shared=_shared(origin))
+
+    async def handle_by_path(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer a request whose path names the folder: to access tokens only, and to no page."""
+        token, request = with_token(request)
+        request[BY_TOKEN] = True
+        place = request[PLACE]
+        if not token or place.id is None or "Origin" in request.headers:
+            message = Message("Send an access token, as 'Authorization: Bearer TOKEN'.")
+            return _no(request, 401, "token-needed", message)
+        key = texts_of(request, token), file_host(place.id)
+        try:
+            target = await self._guard.target(key)
+        except Denied as error:
+            return _no(request, _DENIED.get(error.code, 403), error.code, error.message)
+        except Unknown:
+            return _no(request, 503, "try-again", Message("Your sign-in could not be checked. Try again in a moment."))
+        if not isinstance(target, FolderTarget) or target.folder_id != place.id:
+            return _no(request, 401, "not-entered", Message("You may not open this folder."))
+        with self._guard.watching(key):
+            return await self._pass_on(request, target, by_header=True, shared={})
 
     async def _may_read(self, origin: str, host: str) -> bool:
         try:

@@ -15,6 +15,7 @@ from yarl import URL
 
 from backendai.base.core.messages import Message
 from backendai.gates.appproxy.file_grants import FolderTarget
+from backendai.gates.appproxy.programs import settle_answer
 from backendai.gates.appproxy.relay import TooManyConcurrentRequests, pieces_of
 
 MOST_OF_VISITOR = 64  # requests at once
@@ -113,6 +114,7 @@ async def _send(
     if location := answer.headers.get("Location"):
         _, found, rest = location.partition(f"/v1/folders/{target.folder_id}/")
         headers["Location"] = f"/{rest}" if found else "/"
+    settle_answer(request, headers)
     response = web.StreamResponse(status=answer.status, reason=answer.reason, headers=headers)
     await response.prepare(request)
     async for piece in answer.content.iter_any():

@@ -1,11 +1,14 @@
-"""Exchanges one-time codes for cookies, and cookies for the apps that they open. Queries the database, so it blocks."""
+"""Exchanges one-time codes for cookies, and cookies and access tokens for the apps that they open. It blocks, as it
+queries the database.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import secrets
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
+from functools import lru_cache
 from urllib.parse import urlsplit
 from uuid import UUID
 
@@ -14,17 +17,28 @@ from django.db import IntegrityError, transaction
 
 from backendai.base.core.messages import Message
 from backendai.domain.accounts.acting import both_names
-from backendai.domain.accounts.models import User
+from backendai.domain.accounts.models import AccessToken, User
+from backendai.domain.accounts.scopes import Scope
+from backendai.domain.accounts.services import token_of
 from backendai.domain.accounts.sign_in.credentials import Credential, user_by
 from backendai.domain.activity.services import audit
 from backendai.domain.compute.models import Kernel
-from backendai.domain.compute.services.apps.of_session import Claims, CodeRefused, read_code
+from backendai.domain.compute.services.apps.of_session import (
+    Claims,
+    CodeRefused,
+    apps_of,
+    behind_label,
+    main_kernel,
+    read_code,
+)
 from backendai.domain.compute.services.apps.public import public_app_at
 from backendai.gates.appproxy.models import AppGrant
+from backendai.gates.appproxy.programs import BEARER
 from backendai.gates.gateways.reach import reach
 from backendai.gates.gateways.targets import NOBODY, Denied, Target
 
 LIFETIME = timedelta(days=7)
+_REMEMBERED_OPENINGS = 1024
 
 
 def redeem(code: str, host: str, now: datetime, *, origin: str = "") -> str:
@@ -46,9 +60,7 @@ def redeem(code: str, host: str, now: datetime, *, origin: str = "") -> str:
     try:
         with transaction.atomic():
             _write(claims, text, now)
-            owner = user if target.session.owner_id == user.pk else target.session.owner
-            names = both_names(user, owner)
-            audit(user.pk, "app.open", "session", [target.session_id], service=claims.service, **names)
+            _note_opening(user, target, claims.service)
     except IntegrityError:
         raise Denied(
             "code-used", Message("This link has already been used. Open the app from the portal again.")
@@ -59,8 +71,11 @@ def redeem(code: str, host: str, now: datetime, *, origin: str = "") -> str:
 
 def open_by(cookies: Sequence[str], host: str, now: datetime) -> Target:
     """Return the app that one of these cookies opens on this host, else the public app there. Checks again that the
-    person is signed in and may see the session, and that it runs. Raises Denied.
+    person is signed in and may see the session, and that it runs. After ``BEARER`` comes an access token, which opens
+    what its own scope and person may. Raises Denied.
     """
+    if cookies[:1] == (BEARER,):
+        return _open_by_token(cookies[1], host, now)
     try:
         return _open_by_grant(cookies, host, now)
     except Denied:
@@ -93,6 +108,49 @@ def _open_by_grant(cookies: Sequence[str], host: str, now: datetime) -> Target:
         grant.pk.hex,
         slowness=kernel.agent.slowness if kernel.agent else 1,
     )
+
+
+def _open_by_token(text: str, host: str, now: datetime) -> Target:
+    token = token_of(text)
+    if token is None:
+        raise Denied("token-refused", Message("This access token is not valid. Create one on your account page."))
+    if Scope.SESSIONS not in token.scopes:
+        raise Denied("token-scope", Message("Apps need an access token with the scope sessions."))
+    sessions, service = behind_label(host.partition(".")[0]) or (None, "")
+    visible = sessions.visible_to(token.user).select_related("image", "resource_group") if sessions is not None else ()
+    session = next(iter(visible), None)
+    kernel = main_kernel(session) if session is not None else None
+    app = next((one for one in apps_of(session, kernel) if one.name == service), None) if session is not None else None
+    if session is None or app is None:
+        raise Denied("app-not-found", Message("This access token opens no app at this address."))
+    if app.code or kernel is None:
+        raise Denied("session-ended" if session.is_terminal else app.code, app.reason)
+    credential = Credential(token=token.digest)
+    user, kernel = _entitled(token.user_id, credential, kernel.pk, kernel.generation, now)
+    _note_opening_today(user, kernel, service, token, now.date())
+    return Target(
+        kernel.pk,
+        kernel.generation,
+        service,
+        app.port,
+        kernel.agent.gateway_url if kernel.agent else "",
+        credential,
+        session.pk,
+        token.digest[:32],
+        slowness=kernel.agent.slowness if kernel.agent else 1,
+    )
+
+
+@lru_cache(_REMEMBERED_OPENINGS)
+def _note_opening_today(user: User, kernel: Kernel, service: str, token: AccessToken, day: date) -> None:
+    """Record an opening by token once a day: each request checks the access anew."""
+    _note_opening(user, kernel, service, token=token.name)
+
+
+def _note_opening(user: User, kernel: Kernel, service: str, **details: str) -> None:
+    session = kernel.session
+    names = both_names(user, user if session.owner_id == user.pk else session.owner)
+    audit(user.pk, "app.open", "session", [session.pk], service=service, **details, **names)
 
 
 def _open_to_everybody(host: str, now: datetime) -> Target | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
+from collections import Counter
 
 import aiohttp
 from aiohttp import HttpVersion10, web
@@ -23,7 +25,8 @@ from backendai.gates.appproxy.endpoints.common import is_common
 from backendai.gates.appproxy.endpoints.handler import EndpointHandler
 from backendai.gates.appproxy.file_handler import FileHandler, entered
 from backendai.gates.appproxy.guard import AppGuard, app_host
-from backendai.gates.appproxy.headers import comes_from_elsewhere, own_cookies, set_cookie
+from backendai.gates.appproxy.headers import comes_from_elsewhere, set_cookie, wants_websocket
+from backendai.gates.appproxy.programs import BY_TOKEN, PLACE, Place, place_of, texts_of, with_token
 from backendai.gates.appproxy.relay import (
     InvalidAnswer,
     Relay,
@@ -32,10 +35,9 @@ from backendai.gates.appproxy.relay import (
     ask_for_body,
     fault_of,
     has_upgrade_body,
-    wants_websocket,
 )
 from backendai.gates.gateways.guard import Unknown
-from backendai.gates.gateways.nodes import look
+from backendai.gates.gateways.nodes import AppState, look
 from backendai.gates.gateways.targets import Denied, Target
 from backendai.gates.gateways.tunnel import NoTunnel
 
@@ -44,9 +46,14 @@ logger = logging.getLogger(__name__)
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "QUERY"}) | {
     "PROPFIND", "PROPPATCH", "MKCOL", "COPY", "MOVE", "LOCK", "UNLOCK", "REPORT", "SEARCH",  # WebDAV
 }  # fmt: skip
-_DENIED = {"session-ended": 410, "code-refused": 403, "code-used": 403}
+_DENIED = {"session-ended": 410, "code-refused": 403, "code-used": 403} | {
+    "token-scope": 403, "app-not-found": 403, "session-not-running": 409, "not-for-browsers": 409,
+    "apps-impossible": 501,
+}  # fmt: skip
 _NO_TUNNEL = {"kernel-gone": 410, "ticket-refused": 502, "apps-impossible": 501, "app-not-listening": 502}
 _LARGEST_CODE, _CODE_PATIENCE = 8192, 10.0
+START_SECONDS, AGAIN_SECONDS, _LOOK_SECONDS = 30, 5, 0.5  # of programs, which see no page that waits
+MOST_WAITING = 20  # requests of a token
 _USUAL_SECONDS, _LINES = 10.0, 5  # of the log of an app that starts: the page loads itself again each second
 _BY_HAND = Message("Start your server in the terminal, then try again.")
 _UNSURE = Message("Your sign-in could not be checked. Try again in a moment.")
@@ -69,6 +76,7 @@ class AppHandler:
     ) -> None:
         self._guard, self._relay, self._nodes, self._files = guard, relay, nodes, files
         self._endpoints = endpoints
+        self._waiting: Counter[str] = Counter()
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request. Messages for people are in the request's language, those of endpoints in English."""
@@ -81,9 +89,24 @@ class AppHandler:
                 return await self._endpoints.handle_common(request)
             if (answer := await self._endpoints.handle_new(request, host)) is not None:
                 return answer
+        if host is None and _is_plain(request) and (place := place_of(request)) is not None:
+            request[KIND] = place.kind
+            return await self._handle_by_path(place.within(request), place)
         request[KIND] = OTHER if host is None else APP if folders_at(host) is None else FILES
         with translation.override(language_asked_for(request.headers.get("Accept-Language", ""))):
             return await self._handle(request, host)
+
+    async def _handle_by_path(self, request: web.BaseRequest, place: Place) -> web.StreamResponse:
+        """Answer a request whose path names what it wants. Apps and folders are open to access tokens only."""
+        if place.kind == ENDPOINT:
+            if not place.name:
+                return await self._endpoints.handle_common(request)
+            return await self._endpoints.handle_named(request, place.name)
+        with translation.override(language_asked_for(request.headers.get("Accept-Language", ""))):
+            if place.kind == FILES:
+                return await self._files.handle_by_path(request)
+            assert place.id is not None
+            return await self._open(request, f"{place.name}-{place.id.hex[:12]}.{settings.APPS_DOMAIN}")
 
     async def _handle(self, request: web.BaseRequest, host: str | None) -> web.StreamResponse:
         if request.version < HttpVersion10:  # its answers have no heads, so nothing else can come behind them
@@ -100,11 +123,18 @@ class AppHandler:
             return await self._enter(request, host)
         if folders_at(host) is not None and (answer := await self._files.handle(request, host)) is not None:
             return answer
+        return await self._open(request, host)
+
+    async def _open(self, request: web.BaseRequest, host: str) -> web.StreamResponse:
         if comes_from_elsewhere(request.headers, request.method):
             return pages.refusal(
                 request, 403, "foreign-origin", Message("Blocked: the request came from another site.")
             )
-        key = tuple(own_cookies(request.headers.get("Cookie", ""))), host
+        token, request = with_token(request)
+        if PLACE in request and not token:
+            message = Message("Send an access token, as 'Authorization: Bearer TOKEN'.")
+            return _last(pages.refusal(request, 401, "token-needed", message))
+        key = texts_of(request, token), host
         try:
             target = await self._guard.target(key)
         except Denied as error:
@@ -113,8 +143,14 @@ class AppHandler:
             )
         except Unknown:
             return pages.refusal(request, 503, "try-again", _UNSURE)
-        assert isinstance(target, Target)  # hosts of folders are the other door's
+        if not isinstance(target, Target) or (PLACE in request and target.session_id != request[PLACE].id):
+            return pages.refusal(
+                request, 403, "app-not-found", Message("This access token opens no app at this address.")
+            )
         with self._guard.watching(key):
+            if request.path == pages.OPEN_PATH and token:
+                ready = web.json_response({"state": "ready"})
+                return await self._wait(request, target, again=request.method == "POST") or ready
             if request.path == pages.OPEN_PATH:
                 return await self._show(request, target, again=request.method == "POST")
             return await self._pass_on(request, target)
@@ -151,13 +187,9 @@ class AppHandler:
         """Redirect the browser to the app once it answers; until then, show the state of its start. ``again``: start a
         failed app again.
         """
-        try:
-            arguments = await self._guard.arguments(target)
-            state = await look(self._nodes, target, again=again, arguments=arguments)
-        except Unknown:
-            return pages.refusal(request, 503, "try-again", _UNSURE)
-        except NoTunnel as error:
-            return pages.refusal(request, _NO_TUNNEL.get(error.code, 503), error.code, error.message)
+        state = await self._look(request, target, again=again)
+        if isinstance(state, web.Response):
+            return state
         if state.state == "ready":
             return pages.see_other(state.path)
         if again:  # so that the page can be loaded again
@@ -170,7 +202,50 @@ class AppHandler:
             return pages.page(502, title=title, message=f"{state.message} {_BY_HAND}", retry=pages.OPEN_PATH)
         return pages.page(502, title=title, message=state.message, log=state.log, retry=pages.OPEN_PATH)
 
-    async def _pass_on(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+    async def _wait(self, request: web.BaseRequest, target: Target, *, again: bool = False) -> web.Response | None:
+        if self._waiting[target.visitor] >= MOST_WAITING:
+            message = Message("Too many requests wait for the start of an app: wait for some of them to end.")
+            return _last(pages.refusal(request, 429, "too-many-requests", message, retry_after=AGAIN_SECONDS))
+        self._waiting[target.visitor] += 1
+        try:
+            return await self._start(request, target, again=again)
+        finally:
+            self._waiting[target.visitor] -= 1
+            if not self._waiting[target.visitor]:
+                del self._waiting[target.visitor]
+
+    async def _start(self, request: web.BaseRequest, target: Target, *, again: bool) -> web.Response | None:
+        """Start the app and wait until it answers; returns the refusal if it does not."""
+        deadline = time.monotonic() + START_SECONDS * target.slowness
+        while True:
+            state = await self._look(request, target, again=again)
+            if isinstance(state, web.Response):
+                return state
+            if state.state == "ready":
+                return None
+            if state.state != "starting":
+                by_hand = f" {_BY_HAND}" if state.state == "absent" else ""
+                log = {"log": "\n".join(state.log.splitlines()[-_LINES:])} if state.log else {}
+                return pages.refusal(request, 502, f"app-{state.state}", f"{state.message}{by_hand}", told=log)
+            if time.monotonic() >= deadline:
+                message = state.message or _so_far(state.seconds)
+                return pages.refusal(request, 503, "app-starting", message, retry_after=AGAIN_SECONDS)
+            again = False
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    async def _look(self, request: web.BaseRequest, target: Target, *, again: bool) -> AppState | web.Response:
+        """Return the state of the app, which its agent starts if needed; else the refusal."""
+        try:
+            arguments = await self._guard.arguments(target)
+            return await look(self._nodes, target, again=again, arguments=arguments)
+        except Unknown:
+            return pages.refusal(request, 503, "try-again", _UNSURE)
+        except NoTunnel as error:
+            return pages.refusal(request, _NO_TUNNEL.get(error.code, 503), error.code, error.message)
+
+    async def _pass_on(
+        self, request: web.BaseRequest, target: Target, *, is_started: bool = False
+    ) -> web.StreamResponse:
         if has_upgrade_body(request):
             return _last(
                 pages.refusal(request, 400, "upgrade-with-body", Message("A request for a websocket has no body."))
@@ -178,7 +253,9 @@ class AppHandler:
         try:
             return await self._relay.pass_on(request, target)
         except NoTunnel as error:
-            is_page = request.method == "GET" and "text/html" in request.headers.get("Accept", "")
+            if error.code == "app-not-listening" and BY_TOKEN in request and not is_started:
+                return await self._wait(request, target) or await self._pass_on(request, target, is_started=True)
+            is_page = request.method == "GET" and "text/html" in request.headers.get("Accept", "") and not is_started
             if error.code == "app-not-listening" and is_page and not wants_websocket(request):
                 return pages.see_other(pages.OPEN_PATH)
             return pages.refusal(request, _NO_TUNNEL.get(error.code, 502), error.code, error.message)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from aiohttp import http_writer
+from aiohttp import http_writer, web
 from django.conf import settings
 from multidict import CIMultiDict, CIMultiDictProxy
 
@@ -88,6 +88,13 @@ def to_browser(headers: CIMultiDictProxy[str], *, upgrade: bool = False) -> CIMu
     if upgrade:
         passed["Connection"], passed["Upgrade"] = "Upgrade", "websocket"
     return passed
+
+
+def wants_websocket(request: web.BaseRequest) -> bool:
+    """Return whether the request asks for a websocket."""
+    words = request.headers.get("Connection", "").lower().split(",")
+    named = "upgrade" in (word.strip() for word in words)
+    return named and request.method == "GET" and request.headers.get("Upgrade", "").lower() == "websocket"
 
 
 def is_ours(authorization: str) -> bool:

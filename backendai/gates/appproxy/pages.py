@@ -10,6 +10,7 @@ from django.conf import settings
 from django.template.loader import render_to_string
 
 from backendai.base.texts.messages import in_words
+from backendai.gates.appproxy.programs import BY_TOKEN, PLACE
 
 OWN = "/.backendai/"
 _SAID = {"title", "message"}
@@ -43,8 +44,18 @@ def see_other(location: str, headers: dict[str, str] | None = None) -> web.Respo
     return web.Response(status=303, headers={**_HEADERS, "Location": location, **(headers or {})})
 
 
-def refusal(request: web.BaseRequest, status: int, code: str, message: str, **context: Any) -> web.Response:
-    """Return an error answer: a page for a person, JSON for a program."""
-    if "text/html" in request.headers.get("Accept", ""):
+def refusal(
+    request: web.BaseRequest,
+    status: int,
+    code: str,
+    message: str,
+    *,
+    told: dict[str, str] | None = None,
+    retry_after: int = 0,
+    **context: Any,
+) -> web.Response:
+    """Return an error answer: a page for a person, JSON for a program, with what else it is ``told``."""
+    if BY_TOKEN not in request and PLACE not in request and "text/html" in request.headers.get("Accept", ""):
         return page(status, message=message, **context)
-    return web.json_response({"code": code, "detail": message}, status=status, headers=_HEADERS)
+    headers = _HEADERS | ({"Retry-After": str(retry_after)} if retry_after else {})
+    return web.json_response({"code": code, "detail": message, **(told or {})}, status=status, headers=headers)

@@ -16,7 +16,8 @@ from backendai.base.core.messages import Message
 from backendai.base.wire.splice import splice, take_over
 from backendai.domain.compute.services.records.traffic import meter
 from backendai.gates.appproxy.counts import bytes_of
-from backendai.gates.appproxy.headers import lead_back, to_app, to_browser
+from backendai.gates.appproxy.headers import lead_back, to_app, to_browser, wants_websocket
+from backendai.gates.appproxy.programs import settle_answer, settle_request
 from backendai.gates.gateways.targets import Target
 from backendai.gates.gateways.tunnel import LARGEST_HEADER, TunnelConnector, address_through, new_client
 
@@ -92,6 +93,7 @@ class Relay:
             upgrade=upgrade,
             has_body=body is not None,
         )
+        settle_request(request, headers)
         asking = client.request(request.method, url, headers=headers, data=body, allow_redirects=False)
         _note_use(target)
         try:
@@ -129,13 +131,6 @@ def fault_of(error: aiohttp.ClientResponseError | InvalidAnswer) -> Message:
     if said.startswith("Got more than"):
         return Message("a header of its answer is longer than {kilobytes} KiB", kilobytes=LARGEST_HEADER // 1024)
     return Message("its answer is not valid HTTP ({reason})", reason=said[:100] or "no reason given")
-
-
-def wants_websocket(request: web.BaseRequest) -> bool:
-    """Return whether the request asks for a websocket."""
-    words = request.headers.get("Connection", "").lower().split(",")
-    named = "upgrade" in (word.strip() for word in words)
-    return named and request.method == "GET" and request.headers.get("Upgrade", "").lower() == "websocket"
 
 
 def ask_for_body(request: web.BaseRequest) -> None:
@@ -188,6 +183,7 @@ async def send(
     """
     headers = to_browser(answer.headers)
     lead_back(headers, host=request.headers["Host"], port=target.port)
+    settle_answer(request, headers)
     if change is not None:
         change(headers)
     response = web.StreamResponse(status=answer.status, reason=answer.reason, headers=headers)
@@ -216,7 +212,9 @@ async def join(
     the app sends.
     """
     connection: Any = answer.connection
-    response = web.StreamResponse(status=101, reason=answer.reason, headers=to_browser(answer.headers, upgrade=True))
+    headers = to_browser(answer.headers, upgrade=True)
+    settle_answer(request, headers)
+    response = web.StreamResponse(status=101, reason=answer.reason, headers=headers)
     await response.prepare(request)
     app = take_over(connection.protocol, is_client=True)
     browser = take_over(request.protocol, is_client=False)

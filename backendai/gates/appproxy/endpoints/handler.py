@@ -22,9 +22,9 @@ from backendai.gates.appproxy.endpoints.replicas import Blocked, Known, Pool, St
 from backendai.gates.appproxy.endpoints.service import Endpoints
 from backendai.gates.appproxy.endpoints.table_cache import DatabaseUnavailable
 from backendai.gates.appproxy.guard import has_id
-from backendai.gates.appproxy.headers import own_cookies
+from backendai.gates.appproxy.headers import own_cookies, wants_websocket
 from backendai.gates.appproxy.pages import OWN
-from backendai.gates.appproxy.relay import has_upgrade_body, wants_websocket
+from backendai.gates.appproxy.relay import has_upgrade_body
 from backendai.gates.gateways.tunnel import NoTunnel
 from backendai.scheduler.serving.balance import is_fault
 
@@ -120,6 +120,21 @@ class EndpointHandler:
         except DatabaseUnavailable:
             return _last(answer_of(request, not_known())) if digest_in(request) else None
         return None if pool is None else await self._handle(request, pool, None)
+
+    async def handle_named(self, request: web.BaseRequest, name: str) -> web.StreamResponse:
+        """Answer a request whose path names the endpoint, by its label or its name."""
+        try:
+            pool = self._endpoints.pools.get(name)
+            if pool is None and has_id(name):
+                pool = await self._endpoints.find(f"{name}.{settings.APPS_DOMAIN}")
+            if pool is None:
+                self._refuse_untrusted()
+                pool = common.pool_for(await self._opened(digest_in(request)), name)
+        except DatabaseUnavailable:
+            return _last(answer_of(request, not_known()))
+        except Refused as refused:
+            return _last(answer_of(request, refused))
+        return await self._handle(request, pool, None)
 
     async def handle_common(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer a request to the shared address: with the list of models, or by its model's endpoint."""

@@ -16,8 +16,9 @@ from backendai.gates.appproxy.connection_limits import LimitedHandler
 from backendai.gates.appproxy.endpoints.origins import settle
 from backendai.gates.appproxy.endpoints.replicas import Known
 from backendai.gates.appproxy.endpoints.service import Endpoints
-from backendai.gates.appproxy.headers import to_app
-from backendai.gates.appproxy.relay import StalledBody, UnaskedUpgrade, join, pieces_of, send, wants_websocket
+from backendai.gates.appproxy.headers import to_app, wants_websocket
+from backendai.gates.appproxy.programs import settle_request
+from backendai.gates.appproxy.relay import StalledBody, UnaskedUpgrade, join, pieces_of, send
 from backendai.gates.gateways.dialing import DIAL_SECONDS
 from backendai.gates.gateways.targets import Target
 from backendai.gates.gateways.tunnel import address_through, was_reused
@@ -115,6 +116,7 @@ def _ask(
         upgrade=wants_websocket(request),
         has_body=body is not None,
     )
+    settle_request(request, headers)
     if not endpoint.is_open:
         headers.popall("Authorization", None)  # of a public one it is not a token of the platform
     return client.request(
