@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
+from django.conf import settings as configured
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
 from backendai.domain.accounts.models import AccessToken
 from backendai.domain.accounts.sign_in.credentials import Credential, user_by
 from backendai.domain.activity.models import AuditEntry
+from backendai.domain.cluster.app_domains import program_url
 from backendai.domain.cluster.site import change_site
 from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.apps.of_session import CodeRefused, read_code
@@ -38,6 +41,23 @@ def test_it_lists_the_apps_with_where_they_live_and_why_not(
     assert (lab["name"], lab["title"], lab["port"], lab["code"]) == ("jupyterlab", "JupyterLab", 8888, "")
     assert lab["url"].startswith(f"http://jupyterlab-{session.pk.hex[:12]}.apps.localhost")
     assert (ring["name"], ring["code"]) == ("ring", "not-for-browsers")
+    below = f"http://127.0.0.1:{configured.APPS_PUBLIC_PORT}/apps/{session.pk}/jupyterlab"
+    assert lab["program_url"] == below and lab["gateway_command"].endswith(f"jupyter lab --gateway-url={below}")
+    assert "$BAI_TOKEN" in lab["gateway_command"] and "bai_" not in lab["gateway_command"]
+    assert (ring["program_url"], ring["gateway_command"]) == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("domain", "portal", "found"),
+    [
+        ("apps.localhost", "http://127.0.0.1:8080", "http://127.0.0.1:8081/v1"),
+        ("apps.localhost", "http://[::1]:8080", "http://[::1]:8081/v1"),
+        ("apps.example.org", "http://portal.example.org", "http://models.apps.example.org:8081"),
+    ],
+)
+def test_programs_get_an_address_that_the_system_resolves(settings: Any, domain: str, portal: str, found: str) -> None:
+    settings.APPS_PUBLIC_PORT, settings.PORTAL_URL = 8081, portal
+    assert program_url(f"models.{domain}", "/v1") == found
 
 
 def test_it_gives_a_code_that_ends_with_the_token(cast: Cast, session: ComputeSession) -> None:

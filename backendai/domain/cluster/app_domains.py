@@ -94,6 +94,14 @@ def origin_of(host: str) -> str:
     return f"{scheme}://{host}" if port == usual else f"{scheme}://{host}:{port}"
 
 
+def program_url(host: str, path: str) -> str:
+    """Return where programs reach what a host serves: its origin; by the path if system resolvers lack the name."""
+    if not holds("localhost", host):
+        return origin_of(host)
+    name = urlsplit(settings.PORTAL_URL).hostname or "127.0.0.1"
+    return origin_of(f"[{name}]" if ":" in name else name) + path
+
+
 def is_portal_origin(origin: str, portal: str) -> bool:
     """Return whether a browser's ``Origin`` is the portal's.
 

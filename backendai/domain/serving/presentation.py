@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from backendai.base.core.messages import Message
-from backendai.domain.cluster.app_domains import COMMON_LABEL, app_domain_of, origin_of
+from backendai.domain.cluster.app_domains import COMMON_LABEL, app_domain_of, origin_of, program_url
 from backendai.domain.serving.measures import Reading, counts_of, quantile, spans_of
 from backendai.domain.serving.models import Endpoint, ProxyReading, Replica
 from backendai.domain.serving.reading import EndpointsReading, ObservedReplica, read_endpoints
@@ -60,13 +60,18 @@ class EndpointSummary:
 
     @property
     def url(self) -> str:
-        """Where callers send requests."""
+        """Its own origin."""
         return url_of(self.endpoint)
 
     @property
+    def program_url(self) -> str:
+        """Where programs send requests."""
+        return program_url(host_of(self.endpoint), f"/endpoints/{self.endpoint.label}")
+
+    @property
     def common_url(self) -> str:
-        """Where callers name the model in the request."""
-        return origin_of(f"{COMMON_LABEL}.{app_domain_of('')}") + "/v1"
+        """Where programs name the model in the request."""
+        return program_url(f"{COMMON_LABEL}.{app_domain_of('')}", "") + "/v1"
 
     @property
     def model(self) -> str:
@@ -89,7 +94,12 @@ class Point:
 
 def url_of(endpoint: Endpoint) -> str:
     """Return the address of an endpoint, without a path."""
-    return origin_of(f"{endpoint.label}.{app_domain_of('')}")
+    return origin_of(host_of(endpoint))
+
+
+def host_of(endpoint: Endpoint) -> str:
+    """Return the host name of an endpoint."""
+    return f"{endpoint.label}.{app_domain_of('')}"
 
 
 def shown(endpoints: Iterable[Endpoint], now: datetime) -> list[EndpointSummary]:

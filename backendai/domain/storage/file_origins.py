@@ -20,7 +20,7 @@ from django.conf import settings
 
 from backendai.domain.accounts.models import User
 from backendai.domain.accounts.sign_in.credentials import Credential
-from backendai.domain.cluster.app_domains import origin_of
+from backendai.domain.cluster.app_domains import origin_of, program_url
 from backendai.domain.storage.models import Folder
 from backendai.domain.storage.querysets import FolderQuerySet
 
@@ -60,6 +60,11 @@ def file_host(folder_id: UUID) -> str:
 def file_origin(folder_id: UUID) -> str:
     """Return the origin under which browsers reach the files of a folder."""
     return origin_of(file_host(folder_id))
+
+
+def files_url(folder_id: UUID) -> str:
+    """Return the address under which programs reach the files of a folder."""
+    return program_url(file_host(folder_id), f"/folders/{folder_id}")
 
 
 def folders_at(host: str) -> FolderQuerySet | None:

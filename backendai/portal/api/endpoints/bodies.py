@@ -207,7 +207,8 @@ class EndpointBody(serializers.Serializer[Any]):
 
     id = serializers.UUIDField(source="endpoint.pk")
     name = serializers.CharField(source="endpoint.name")
-    url = serializers.CharField()
+    url = serializers.CharField(help_text="The endpoint's own origin.")
+    program_url = serializers.CharField(help_text="The address for programs, which every resolver knows.")
     owner = serializers.CharField(source="endpoint.owner.email")
     resource_group = serializers.CharField(source="endpoint.resource_group.name")
     wish = serializers.CharField(source="endpoint.wish")

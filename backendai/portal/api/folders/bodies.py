@@ -9,7 +9,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from backendai.domain.compute.models import SessionMount
-from backendai.domain.storage.file_origins import file_origin
+from backendai.domain.storage.file_origins import files_url
 from backendai.domain.storage.models import Folder, FolderGrant, FolderSize
 from backendai.domain.storage.status import GrantKind, Rights, Usage
 from backendai.portal.api.frame.parsing import StrictSerializer
@@ -70,8 +70,8 @@ class FolderBody(serializers.ModelSerializer[Folder]):
         return {"id": str(project.pk), "name": project.name, "domain": project.domain.name}
 
     def get_files_url(self, folder: Folder) -> str:
-        """Return the origin (scheme and host) of the folder's file pages."""
-        return file_origin(folder.pk)
+        """Return the address below which programs with an access token reach the folder's files."""
+        return files_url(folder.pk)
 
     def get_is_linked(self, folder: Folder) -> bool:
         """Return whether the folder is an existing directory of the storage host."""

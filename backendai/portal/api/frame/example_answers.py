@@ -43,7 +43,8 @@ ANSWERS: dict[str, dict[str, Any]] = {
         "free": {"cpu": "4", "mem": "8589934592"},
     },
     "EndpointBody": {
-        "id": _ID, "name": "chat", "url": "https://chat-0198f2b46c1e.apps.example.com", "owner": "alice@example.com",
+        "id": _ID, "name": "chat", "url": "https://chat-0198f2b46c1e.apps.example.com",
+        "program_url": "https://chat-0198f2b46c1e.apps.example.com", "owner": "alice@example.com",
         "resource_group": "default", "wish": "run", "health": "starting",
         "reason": {
             "code": "blind", "message": "No app proxy has reported: the number does not go down.", "data": {},

@@ -33,6 +33,12 @@ class AppBody(serializers.Serializer[Any]):
     protocol = serializers.CharField(help_text="http and preopen can be opened in a browser.")
     port = serializers.IntegerField(help_text="The port in the container.")
     url = serializers.URLField(help_text="The app's own origin.")
+    program_url = serializers.CharField(
+        help_text="The address for programs, which send an access token with the scope sessions. Empty: not HTTP."
+    )
+    gateway_command = serializers.CharField(
+        help_text="With it a JupyterLab elsewhere runs its kernels in this session; the token is in BAI_TOKEN."
+    )
     code = serializers.CharField(help_text="Why the app cannot be opened now; empty: it can.")
     reason = serializers.CharField(help_text="The same as a sentence.")
     category = serializers.CharField(help_text="Its group among the apps.")

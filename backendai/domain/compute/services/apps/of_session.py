@@ -27,7 +27,7 @@ from backendai.base.core.service_ports import ServicePort, preopen_service, serv
 from backendai.base.wire.capabilities import Capability
 from backendai.domain.accounts.models import User
 from backendai.domain.accounts.sign_in.credentials import Credential
-from backendai.domain.cluster.app_domains import app_domain_of, origin_of
+from backendai.domain.cluster.app_domains import app_domain_of, origin_of, program_url
 from backendai.domain.cluster.capabilities import capabilities_of, why_not
 from backendai.domain.compute.models import AppSetting, ComputeSession, Kernel
 from backendai.domain.compute.querysets import SessionQuerySet
@@ -55,7 +55,8 @@ class App:
     """A service of a session.
 
     ``code`` and ``reason``: why it cannot be opened now; both are empty if it can. ``shares_network``: every user of
-    the agent's machine can reach its port. ``arguments``: current values of the arguments that users may set.
+    the agent's machine can reach its port. ``program_url``: where programs reach it with an access token.
+    ``arguments``: current values of the arguments that users may set.
     ``usual_title``: the title unless a user has set another one.
     """
 
@@ -64,6 +65,7 @@ class App:
     protocol: str
     port: int
     url: str
+    program_url: str = ""
     code: str = ""
     reason: str = ""
     shares_network: bool = False
@@ -71,6 +73,13 @@ class App:
     icon: str = "apps"
     arguments: Mapping[str, str] = field(default_factory=dict)
     usual_title: str = ""
+
+    @property
+    def gateway_command(self) -> str:
+        """The shell command with which a JupyterLab elsewhere runs its kernels here; empty for other apps."""
+        if "jupyter" not in self.name or not self.program_url:
+            return ""
+        return f'JUPYTER_GATEWAY_AUTH_TOKEN="$BAI_TOKEN" jupyter lab --gateway-url={self.program_url}'
 
     @property
     def gives_shell(self) -> bool:
@@ -240,8 +249,7 @@ def _obstacle(session: ComputeSession, kernel: Kernel | None) -> tuple[str, str]
 def _app(
     session: ComputeSession, service: ServicePort, obstacle: tuple[str, str], is_native: bool, own: AppSetting | None
 ) -> App:
-    code, reason = _NO_BROWSER if service.protocol not in _IN_BROWSERS else obstacle
-    url = origin_of(host_of(session, service.name))
+    host, is_web = host_of(session, service.name), service.protocol in _IN_BROWSERS
     labels = session.image.effective_labels
     kind = kind_of(service.name, service.protocol, labels)
     allowed = allowed_arguments(labels, service.name)
@@ -251,9 +259,9 @@ def _app(
         (own.title if own else "") or kind.title,
         service.protocol,
         service.port,
-        url,
-        code,
-        reason,
+        origin_of(host),
+        program_url(host, f"/apps/{session.pk}/{service.name}") if is_web else "",
+        *(obstacle if is_web else _NO_BROWSER),
         is_native,
         kind.category,
         kind.icon,
