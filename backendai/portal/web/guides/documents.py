@@ -62,6 +62,7 @@ GUIDES = (
     Guide("class-of-twenty", _l("A class of twenty"), folder=_TUTORIALS),
     Guide("first-week", _l("An administrator's first week"), _administrators, folder=_TUTORIALS),
     Guide("vs-code", _l("VS Code"), folder=_HOW_TO),
+    Guide("foreign-clients", _l("Foreign clients"), folder=_HOW_TO),
     Guide("from-slurm", _l("Coming from Slurm"), folder=_HOW_TO),
     Guide("from-jupyterhub", _l("Coming from JupyterHub"), folder=_HOW_TO),
     Guide("from-backend-ai", _l("Coming from Backend.AI"), folder=_HOW_TO),
