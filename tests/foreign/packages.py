@@ -26,7 +26,7 @@ def ensure_foreign_programs() -> Path:
         if not (made / ".complete").exists():
             shutil.rmtree(made, ignore_errors=True)
             subprocess.run([sys.executable, "-m", "venv", made], check=True)
-            pip = [made / "bin" / "pip", "install", "--quiet", "--disable-pip-version-check"]
+            pip: list[str | Path] = [made / "bin" / "pip", "install", "--quiet", "--disable-pip-version-check"]
             subprocess.run([*pip, *_PACKAGES], check=True, timeout=patient(_WITHIN))
             (made / ".complete").touch()
     return made / "bin"

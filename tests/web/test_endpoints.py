@@ -54,7 +54,7 @@ def test_an_endpoint_is_created_by_the_form_and_shown(alice: Client, cast: Cast)
     assert made.headers["Location"] == f"/endpoints/{endpoint.pk}/"
     assert endpoint.current.environ == {"A": "b"}
     page = markup(alice.get(made.headers["Location"]))
-    url = shown([endpoint], timezone.now())[0].url
+    url = shown([endpoint], timezone.now())[0].program_url
     assert f'data-copy="{url}"' in page, "its address can be copied"
     for field, value in (("target", "4"), ("asleep_minutes", "15")):
         (box,) = re.findall(rf'<input[^>]*name="{field}"[^>]*>', page)

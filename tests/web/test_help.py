@@ -28,8 +28,8 @@ _HELP_WITH = re.compile(r'_help\.html" with [^%]*anchor="([^"]+)"')
 _DEFAULT = re.compile(r'guide anchor\|default:"([^"]+)"')
 _LINK = re.compile(r'href="/help/([a-z-]+)/#guide-([^"]+)"')
 _FOR_ALL = {
-    "user-guide", "rest", "first-session", "train-and-keep", "class-of-twenty", "vs-code", "from-slurm",
-    "from-jupyterhub", "from-backend-ai",
+    "user-guide", "rest", "first-session", "train-and-keep", "class-of-twenty", "vs-code", "foreign-clients",
+    "from-slurm", "from-jupyterhub", "from-backend-ai",
 }  # fmt: skip
 _OWN = re.compile(r'href="#guide-([^"]+)"')
 

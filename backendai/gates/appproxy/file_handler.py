@@ -172,10 +172,10 @@ def _way_in(host: str) -> str:
 
 
 def _no(
-    request: web.BaseRequest, status: int, code: str, message: str, *, origin: str = "", **context: str
+    request: web.BaseRequest, status: int, code: str, message: str, *, origin: str = "", portal: str = ""
 ) -> web.Response:
     title = Message("These files cannot be opened")
-    response = pages.refusal(request, status, code, message, title=title, **context)
+    response = pages.refusal(request, status, code, message, title=title, portal=portal)
     response.headers.update(_shared(origin))
     if request.body_exists:
         response.force_close()  # what comes of the body is not read
