@@ -43,6 +43,7 @@ from backendai.domain.storage.services import create_folder, share_folder
 from backendai.domain.templates.models import Template
 from backendai.domain.templates.services.publishing import TemplateDraft, create_template
 from backendai.portal.realtime.routing import websocket_urlpatterns
+from backendai.portal.web.account.command import FOLDER, wheel_of
 from tests.api.callers import log_gateway
 from tests.cast import Cast, make_cast
 from tests.factories import make_image, make_running_session
@@ -63,6 +64,8 @@ class Policy(Enum):
 
 
 P = Policy
+WHEEL = wheel_of(FOLDER)
+OF_COMMAND = P.PUBLIC if WHEEL else P.SHUT  # a copy of the platform may come without the command
 # address → policy and methods. Methods that change something are driven by strangers first.
 TABLE: dict[str, tuple[Policy, str]] = {
     "healthz": (P.PUBLIC, "GET"),
@@ -78,6 +81,9 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "login/with/<slug:provider_id>/callback/": (P.SHUT, "GET"),
     "signup/": (P.SHUT, "GET POST"),
     "language/": (P.PUBLIC, "POST"),
+    "cli/": (OF_COMMAND, "GET"),
+    "cli/<str:wheel>": (OF_COMMAND, "GET"),
+    "device/": (P.SIGNED_IN, "GET POST"),
     "": (P.SIGNED_IN, "GET"),
     "sessions/terminate/": (P.SIGNED_IN, "POST"),
     "sessions/keep/": (P.SIGNED_IN, "POST"),
@@ -447,6 +453,9 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "api/v1/invitations/": (P.SIGNED_IN, "GET POST"),
     "api/v1/invitations/<uuid:invitation_id>/": (P.VISIBLE, "DELETE"),
     "api/v1/me/": (P.SIGNED_IN, "GET"),
+    "api/v1/device/": (P.PUBLIC, "POST"),
+    "api/v1/device/token/": (P.PUBLIC, "POST"),
+    "api/v1/me/token/": (P.SIGNED_IN, "DELETE"),
     "api/v1/me/bell/": (P.SIGNED_IN, "GET DELETE"),
     "api/v1/me/bell/seen/": (P.SIGNED_IN, "POST"),
     "api/v1/me/second-factors/": (P.SIGNED_IN, "GET"),
@@ -595,8 +604,11 @@ SOCKETS = {
     "ws/sessions/<uuid:session_id>/runs/": P.VISIBLE,
     "^": P.NOWHERE,
 }
-# POST changes nothing there: anyone who may look may ask.
-HARMLESS = {"api/v1/templates/<uuid:template_id>/render/", "api/v1/session-preview/", "api/v1/check-presets/", "api/^"}
+# POST changes nothing there: anyone who may look may ask. Or it needs no token at all, or ends the token that asks.
+HARMLESS = {
+    "api/v1/templates/<uuid:template_id>/render/", "api/v1/session-preview/", "api/v1/check-presets/", "api/^",
+    "api/v1/device/", "api/v1/device/token/", "api/v1/me/token/",
+}  # fmt: skip
 WATCHED = [
     ComputeSession, Kernel, Agent, User, BackgroundJob, Project, Membership, Invitation, Folder, FolderGrant,
     StorageHost, Endpoint, EndpointToken, Template, Run, Task,
@@ -644,6 +656,7 @@ class World:
         samples = {"<slug:service>": "notes", "<slug:group>": "default", "<slug:provider_id>": "sso", "<int:pk>": "1"}
         samples |= {
             "<str:text>": "nothing",
+            "<str:wheel>": WHEEL.name if WHEEL else "nothing",
             "<str:launch_key>": "nothing",
             "<str:slot>": "cpu",
             "<uuid:pull_id>": str(self.job.pk),
@@ -876,7 +889,8 @@ def judge_stranger(policy: Policy, answer: Any, who: str) -> None:
     status = answer.status_code
     text = "" if answer.streaming else answer.content.decode(errors="replace")
     if policy is P.PUBLIC:
-        assert status in (200, 302, 410, 503), "410: no invitation; 503: not ready, which anybody may know"
+        words = "400: nothing was asked; 410: no invitation; 503: not ready, which anybody may know"
+        assert status in (200, 302, 400, 410, 503), words
     elif policy is P.SHUT:
         assert status == 404
     elif policy is P.NODE:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import pytest
 from django.apps import apps
 from django.conf import LazySettings
+from django.db import transaction
 from django.test import Client
 from django.utils import timezone
 
@@ -16,6 +17,7 @@ from backendai.base.core.errors import UserError
 from backendai.domain.accounts.models import Membership, User
 from backendai.domain.accounts.powers import POWERS, powers_of
 from backendai.domain.accounts.services import create_token, digest_of
+from backendai.domain.accounts.services.devices import allow_request, open_request, redeem_device_code
 from backendai.domain.accounts.services.environments import add_ssh_key
 from backendai.domain.accounts.services.invitations import Invitee, invite, open_invitation
 from backendai.domain.accounts.services.key_pairs import create_key_pair
@@ -70,6 +72,18 @@ class Scene:
     def token(self) -> Works:
         bearer = {"Authorization": f"Bearer {create_token(self.alice, 'script')[1]}"}
         return lambda now: Client().get("/api/v1/me/", headers=bearer).status_code == 200
+
+    def computer(self) -> Works:
+        request, code = open_request("bai", (), "192.0.2.7", now=self.now)
+        allow_request(self.alice, request, 7, now=self.now)
+
+        def gives(now: datetime) -> bool:
+            with transaction.atomic():
+                is_given = passes(lambda: redeem_device_code(code, now=now))
+                transaction.set_rollback(True)
+            return is_given
+
+        return gives
 
     def key_pair(self) -> Works:
         pair, _ = create_key_pair(self.alice, "signs")
@@ -140,6 +154,7 @@ class Scene:
 Scene.BY_POWER = {
     "sign-ins": Scene.sign_in,
     "access tokens": Scene.token,
+    "allowed computers": Scene.computer,
     "secrets of key pairs": Scene.key_pair,
     "opened apps": Scene.app,
     "opened folders": Scene.folder,

@@ -23,6 +23,8 @@ NO_PAGES = {
     "healthz",
     "readyz",
     "login/cancelled/",
+    "cli/",
+    "cli/<str:wheel>",
     "sessions/new/folder/",
     "sessions/<uuid:session_id>/row/",
     "sessions/<uuid:session_id>/panel/",

@@ -47,6 +47,13 @@ class Power:
 POWERS: Sequence[Power] = (
     Power(Message("sign-ins"), "accounts.Login", "user", lambda now: Q(), restored=False),
     Power(Message("access tokens"), "accounts.AccessToken", "user", _lasting, restored=False),
+    Power(
+        Message("allowed computers"),
+        "accounts.DeviceRequest",
+        "user",
+        lambda now: Q(state="allowed", expires_at__gt=now),
+        restored=False,
+    ),
     Power(Message("secrets of key pairs"), "accounts.KeyPair", "user", lambda now: ~Q(secret=""), restored=False),
     Power(Message("opened apps"), "appproxy.AppGrant", "user", _lasting, restored=False),
     Power(Message("opened folders"), "appproxy.FilesGrant", "user", _lasting, restored=False),

@@ -33,10 +33,10 @@ def all_scopes() -> list[str]:
     return [scope.value for scope in Scope]
 
 
-def clean_scopes(wanted: Collection[str]) -> list[str]:
+def clean_scopes(wanted: Collection[str], *, field: str = "scopes") -> list[str]:
     """Return these scopes and ``read``, without duplicates and in the standard order.
 
-    Raises UserError for an unknown scope.
+    Raises UserError at ``field`` for an unknown scope.
     """
     if wrong := sorted(set(wanted) - set(all_scopes())):
         known = ", ".join(all_scopes())
@@ -44,7 +44,7 @@ def clean_scopes(wanted: Collection[str]) -> list[str]:
             "Unknown scope {wrong}: choose one of {known}.",
             wrong=repr(wrong[0][:32]),
             known=known,
-            field="scopes",
+            field=field,
             code="no-scope",
         )
     return [scope for scope in all_scopes() if scope in wanted or scope == Scope.READ]

@@ -128,6 +128,7 @@ urlpatterns = [
         name="recent-launch",
     ),
     path("v1/me/", account.Me.as_view(), name="me"),
+    path("v1/me/token/", account.OwnToken.as_view(), name="own-token"),
     path("v1/me/bell/", bell.Bell.as_view(), name="bell"),
     path("v1/me/bell/seen/", bell.BellSeen.as_view(), name="bell-seen"),
     path("v1/me/second-factors/", second_factors.OwnSecondFactors.as_view(), name="own-second-factors"),

@@ -5,7 +5,9 @@ from django.urls import include, path
 
 from backendai.portal.web.account import (
     app_settings,
+    command,
     credentials,
+    device,
     environment,
     invitations,
     language,
@@ -123,6 +125,9 @@ urlpatterns = [
     path("account/environment/", environment.environment, name="environment"),
     path("account/environment/<uuid:dotfile_id>/delete/", environment.dotfile_delete, name="dotfile_delete"),
     path("account/environment/script/", environment.script, name="script"),
+    path("device/", device.device, name="device"),
+    path("cli/", command.install_lines, name="command"),
+    path("cli/<str:wheel>", command.command_wheel, name="command_wheel"),
     path("language/", language.language, name="language"),
     path("login/", sign_in.Login.as_view(), name="login"),
     path("logout/", LogoutView.as_view(), name="logout"),

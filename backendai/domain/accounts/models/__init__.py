@@ -2,6 +2,7 @@
 
 from backendai.domain.accounts.models.credentials import (
     AccessToken,
+    DeviceRequest,
     KeyPair,
     Login,
     LoginCount,
@@ -17,6 +18,7 @@ from backendai.domain.accounts.models.policies import PolicyDefault, ResourcePol
 __all__ = [
     "AccessToken",
     "BootstrapScript",
+    "DeviceRequest",
     "Domain",
     "Dotfile",
     "Invitation",

@@ -123,6 +123,31 @@ class AccessToken(models.Model):
         return self.user.is_active and (self.expires_at is None or self.expires_at > now)
 
 
+class DeviceRequest(models.Model):
+    """A computer that asks for an access token (RFC 8628). Of its own code only the hash is stored."""
+
+    class State(models.TextChoices):
+        PENDING = "pending"
+        ALLOWED = "allowed"
+        REFUSED = "refused"
+
+    digest = models.CharField(max_length=64, unique=True)
+    user_code = models.CharField(max_length=9, unique=True)
+    client_name = models.CharField(max_length=100)
+    address = models.CharField(max_length=45)
+    network = models.CharField(max_length=49, db_index=True)  # by which open requests are counted
+    scopes = models.JSONField(default=all_scopes)
+    state = models.CharField(max_length=8, choices=State.choices, default=State.PENDING)
+    user = models.ForeignKey(User, null=True, on_delete=models.CASCADE, related_name="device_requests")
+    days = models.PositiveSmallIntegerField(null=True)  # for which the token will be valid
+    created_at = models.DateTimeField(default=timezone.now)
+    expires_at = models.DateTimeField(db_index=True)
+    asked_at = models.DateTimeField(null=True)
+
+    def __str__(self) -> str:
+        return f"{self.client_name} from {self.address}: {self.state}"
+
+
 class Login(models.Model):
     """A browser in which a user is signed in. It ends with the Django session whose key it has."""
 

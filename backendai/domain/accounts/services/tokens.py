@@ -19,6 +19,7 @@ from backendai.domain.accounts.models import AccessToken, Membership, User
 from backendai.domain.accounts.scopes import Scope, all_scopes, clean_scopes
 from backendai.domain.activity.services import COMMAND_LINE, audit
 
+LONGEST_NAME = 64
 _PREFIX = "bai_"
 _TOUCH_AFTER = timedelta(minutes=1)
 
@@ -46,7 +47,7 @@ def create_token(
         )
     if maker and maker.expires_at and (expires_at is None or expires_at > maker.expires_at):
         expires_at = maker.expires_at
-    if not 1 <= len(name) <= 64:
+    if not 1 <= len(name) <= LONGEST_NAME:
         raise UserError("Give the token a name of 1 to 64 characters.", field="name", code="invalid-name")
     if expires_at is not None and expires_at <= timezone.now():
         raise UserError("The expiry is in the past.", field="expires_at", code="invalid-date")

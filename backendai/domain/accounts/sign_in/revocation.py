@@ -14,7 +14,7 @@ from django.db import transaction
 from django.db.models import F, Q
 
 from backendai.base.core.errors import Conflict
-from backendai.domain.accounts.models import AccessToken, KeyPair, Login, User
+from backendai.domain.accounts.models import AccessToken, DeviceRequest, KeyPair, Login, User
 from backendai.domain.accounts.powers import powers_of
 from backendai.domain.activity.services import audit
 
@@ -41,7 +41,7 @@ def set_active(actor_id: UUID | None, user: User, active: bool, *, now: datetime
 
 
 def end_credentials(user: User, *, now: datetime, tokens: bool = True, but: str = "") -> int:
-    """End every login of the user, and with ``tokens`` also access tokens and secrets of key pairs.
+    """End every login of the user, and with ``tokens`` also access tokens, allowed computers and secrets of key pairs.
 
     Activating the account again does not restore them. The key pairs stay, as sessions name them. The login with the
     session key ``but`` stays; the caller must renew it. Returns the number of ended logins.
@@ -53,6 +53,7 @@ def end_credentials(user: User, *, now: datetime, tokens: bool = True, but: str 
         if tokens:
             lasting = Q(expires_at=None) | Q(expires_at__gt=now)
             AccessToken.objects.filter(lasting, user=user).update(expires_at=now)
+            DeviceRequest.objects.filter(user=user).delete()  # those that were allowed would still get a token
             KeyPair.objects.filter(user=user).update(secret="")
     user.refresh_from_db(fields=["credentials_version"])
     return ended

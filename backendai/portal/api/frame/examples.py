@@ -109,6 +109,11 @@ _FOLDERS: dict[str, dict[str, Any]] = {
 }
 _OWN: dict[str, dict[str, Any]] = {
     "TokenRequest": {"name": "laptop", "scopes": ["read", "sessions"], "expires_at": _LATER},
+    "DeviceCodeRequest": {"client_name": "bai on laptop", "scope": "read sessions"},
+    "DeviceTokenRequest": {
+        "device_code": "yNqYvO1rCkK4sSgGqzJm3u0zQ6yV5c6m2n9xq1b7t8E",
+        "grant_type": "urn:ietf:params:oauth:grant-type:device_code",
+    },
     "KeyPairRequest": {"name": "cluster scripts"},
     "PatchedKeyPairChangeRequest": {"name": "old scripts", "is_active": False},
     "SshKeyRequest": {"name": "laptop", "public_key": _KEY},

@@ -49,6 +49,7 @@ _PROBLEM = {
         "status": {"type": "integer", "minimum": 400, "maximum": 599},
         "detail": _TEXT | {"description": "What is wrong, what is allowed, what to do; in the caller's language."},
         "code": {"type": "string", "pattern": "^[a-z0-9-]+$", "description": "The kind of problem, for programs."},
+        "error": _TEXT | {"description": "Of a device code: its error in RFC 8628, such as authorization_pending."},
         "field": _FIELD,
         "errors": {
             "type": "array",

@@ -12,6 +12,7 @@ from rest_framework.generics import GenericAPIView, ListAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from backendai.base.core.errors import UserError
 from backendai.domain.accounts.models import AccessToken, Project, User
 from backendai.domain.accounts.scopes import Scope
 from backendai.domain.accounts.services import create_token, revoke_token
@@ -61,4 +62,20 @@ class TokenDetail(GenericAPIView[AccessToken]):
     def delete(self, request: Request, token_id: UUID) -> Response:
         """Revoke the token; requests with it are rejected from now on."""
         revoke_token(user_of(request), token_id)
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+class OwnToken(GenericAPIView[AccessToken]):
+    """The bearer token of the request itself."""
+
+    serializer_class = TokenBody
+    token_scopes = (Scope.READ,)  # any token may end itself
+
+    @extend_schema(responses={204: None})
+    def delete(self, request: Request) -> Response:
+        """Revoke the token that the request carries."""
+        token = asking_token(request)
+        if token is None:
+            raise UserError("This request carries no access token: name one by its ID.", code="no-token")
+        revoke_token(user_of(request), token.pk)
         return Response(status=status.HTTP_204_NO_CONTENT)

@@ -2,10 +2,12 @@
 
 from django.urls import path
 
-from backendai.portal.api.people import domains, invitations, key_pair_limits, projects, second_factors
+from backendai.portal.api.people import device, domains, invitations, key_pair_limits, projects, second_factors
 from backendai.portal.api.people import views as people
 
 urlpatterns = [
+    path("device/", device.DeviceCode.as_view(), name="device"),
+    path("device/token/", device.DeviceToken.as_view(), name="device-token"),
     path("users/", people.UserList.as_view(), name="users"),
     path("users/<uuid:user_id>/", people.UserDetail.as_view(), name="user"),
     path("users/<uuid:user_id>/activate/", people.UserActivation.as_view(), name="user-activate"),

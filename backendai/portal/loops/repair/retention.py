@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from backendai.domain.accounts.answers import delete_old_answers
+from backendai.domain.accounts.services.devices import delete_ended_requests
 from backendai.domain.activity.access_notices import delete_old_access_notices
 from backendai.domain.activity.services import delete_old_audit
 from backendai.domain.compute.services.records.retention import (
@@ -32,6 +33,7 @@ RULES: tuple[Callable[[datetime], int], ...] = (
     delete_old_audit,
     delete_old_lengths,
     delete_old_forecasts,
+    delete_ended_requests,
     delete_old_readings,
     delete_old_runs,
     delete_old_records,

@@ -15,6 +15,7 @@ from backendai.domain.accounts.models import AccessToken, KeyPair
 from backendai.domain.accounts.services import create_token, revoke_token
 from backendai.domain.accounts.services.key_pairs import change_key_pair, create_key_pair, rotate_secret
 from backendai.domain.compute.services.launching.key_pairs import delete_key_pair
+from backendai.portal.web.account.command import has_command
 from backendai.portal.web.account.credential_forms import KeyPairForm, TokenForm
 from backendai.portal.web.account.menu import account_page, blame
 from backendai.portal.web.frame.requests import PageRequest, signed_in
@@ -95,7 +96,8 @@ def key_pair_change(request: PageRequest, access_key: str) -> HttpResponse:
 
 
 def _tokens(request: PageRequest, form: TokenForm, *, new_token: str = "", status: int = 200) -> HttpResponse:
-    context = {"form": form, "new_token": new_token, "tokens": AccessToken.objects.visible_to(request.user)}
+    tokens = AccessToken.objects.visible_to(request.user)
+    context = {"form": form, "new_token": new_token, "tokens": tokens, "has_command": has_command()}
     return account_page(request, "web:tokens", context, status=status)
 
 
