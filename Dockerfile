@@ -36,6 +36,7 @@ RUN --mount=type=secret,id=apt-sources,target=/etc/apt/sources.list.d/debian.sou
 COPY --from=packages /venv /venv
 COPY manage.py requirements.txt LICENSE NOTICE CHANGELOG.md SECURITY.md /app/
 COPY backendai /app/backendai
+COPY cli /app/cli
 COPY templates /app/templates
 COPY static /app/static
 COPY locale /app/locale

@@ -59,8 +59,9 @@ def test_the_package_carries_every_file_that_the_running_platform_reads() -> Non
     carried = build["force-include"]
     read = [*settings.TEMPLATES[0]["DIRS"], *settings.STATICFILES_DIRS, *settings.LOCALE_PATHS, documents.FOLDER]
     others = (".env.example", "bin/build-images", "bin/build-native", "images", "requirements.txt")
+    of_command = ("cli/bai", "cli/pyproject.toml")
     of_about = ("CHANGELOG.md", "LICENSE", "NOTICE", "SECURITY.md")
-    read += [ROOT / name for name in (*others, *of_about)]
+    read += [ROOT / name for name in (*others, *of_command, *of_about)]
     assert set(carried) == {path.relative_to(ROOT).as_posix() for path in read}
     assert all(carried[name] == f"backendai/_platform/{name}" and (ROOT / name).exists() for name in carried)
 
