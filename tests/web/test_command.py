@@ -18,11 +18,14 @@ pytestmark = pytest.mark.django_db
 PROJECT = """\
 [project]
 name = "bai"
-version = "1.2.3"
+dynamic = ["version"]
 description = "A command."
 requires-python = ">=3.9"
 dependencies = ["requests>=2; python_version < '4'"]
 scripts = { bai = "bai.main:main" }
+[tool.hatch.version]
+path = "bai/__init__.py"
+pattern = 'VERSION = "(?P<version>.+)"'
 """
 
 
@@ -31,7 +34,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A small package in place of the real one."""
     (tmp_path / "bai" / "__pycache__").mkdir(parents=True)
     (tmp_path / "pyproject.toml").write_text(PROJECT)
-    (tmp_path / "bai" / "__init__.py").write_text('__version__ = "1.2.3"\n')
+    (tmp_path / "bai" / "__init__.py").write_text('VERSION = "1.2.3"\n')
     (tmp_path / "bai" / "main.py").write_text("def main() -> None:\n    print('it works')\n")
     (tmp_path / "bai" / "__pycache__" / "main.pyc").write_bytes(b"old")
     monkeypatch.setattr(command, "FOLDER", tmp_path)

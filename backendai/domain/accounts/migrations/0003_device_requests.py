@@ -25,7 +25,7 @@ class Migration(migrations.Migration):
                 ('network', models.CharField(db_index=True, max_length=49)),
                 ('scopes', models.JSONField(default=backendai.domain.accounts.scopes.all_scopes)),
                 ('state', models.CharField(choices=[('pending', 'Pending'), ('allowed', 'Allowed'), ('refused', 'Refused')], default='pending', max_length=8)),
-                ('days', models.PositiveSmallIntegerField(null=True)),
+                ('days', models.PositiveSmallIntegerField(default=0)),
                 ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
                 ('expires_at', models.DateTimeField(db_index=True)),
                 ('asked_at', models.DateTimeField(null=True)),

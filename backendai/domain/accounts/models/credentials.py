@@ -139,7 +139,7 @@ class DeviceRequest(models.Model):
     scopes = models.JSONField(default=all_scopes)
     state = models.CharField(max_length=8, choices=State.choices, default=State.PENDING)
     user = models.ForeignKey(User, null=True, on_delete=models.CASCADE, related_name="device_requests")
-    days = models.PositiveSmallIntegerField(null=True)  # for which the token will be valid
+    days = models.PositiveSmallIntegerField(default=0)  # for which the token will be valid
     created_at = models.DateTimeField(default=timezone.now)
     expires_at = models.DateTimeField(db_index=True)
     asked_at = models.DateTimeField(null=True)

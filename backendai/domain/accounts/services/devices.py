@@ -138,7 +138,7 @@ def _open(now: datetime) -> QuerySet[DeviceRequest]:
     return DeviceRequest.objects.filter(state=_State.PENDING, expires_at__gt=now)
 
 
-def _answer(user: User, request: DeviceRequest, state: str, now: datetime, *, days: int | None = None) -> None:
+def _answer(user: User, request: DeviceRequest, state: str, now: datetime, *, days: int = 0) -> None:
     with transaction.atomic():
         if not _open(now).filter(pk=request.pk).update(state=state, user=user, days=days):
             text = "This computer was answered already, or stopped asking."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
+import re
 import tomllib
 import zipfile
 from dataclasses import dataclass
@@ -38,15 +39,16 @@ class Wheel:
 def wheel_of(folder: Path) -> Wheel | None:
     """Return the wheel of the pure package that ``pyproject.toml`` in a folder describes; None without one."""
     try:
-        project: dict[str, Any] = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
+        document = tomllib.loads((folder / "pyproject.toml").read_text())
     except FileNotFoundError:
         return None
-    name, version = project["name"], project["version"]
+    project, named = document["project"], document["tool"]["hatch"]["version"]
+    name, version = project["name"], re.findall(named["pattern"], (folder / named["path"]).read_text())[0]
     info = f"{name}-{version}.dist-info"
     code = [path for path in sorted((folder / name).rglob("*")) if path.is_file() and "__pycache__" not in path.parts]
     files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in code}
     scripts = [f"{script} = {target}" for script, target in project.get("scripts", {}).items()]
-    files[f"{info}/METADATA"] = _metadata(project).encode()
+    files[f"{info}/METADATA"] = _metadata(project, version).encode()
     files[f"{info}/WHEEL"] = _WHEEL.encode()
     files[f"{info}/entry_points.txt"] = "\n".join(["[console_scripts]", *scripts, ""]).encode()
     record = f"{info}/RECORD"
@@ -61,8 +63,8 @@ def wheel_of(folder: Path) -> Wheel | None:
     return Wheel(f"{name}-{version}-py3-none-any.whl", content, hashlib.sha256(content).hexdigest())
 
 
-def _metadata(project: dict[str, Any]) -> str:
-    lines = ["Metadata-Version: 2.4", f"Name: {project['name']}", f"Version: {project['version']}"]
+def _metadata(project: dict[str, Any], version: str) -> str:
+    lines = ["Metadata-Version: 2.4", f"Name: {project['name']}", f"Version: {version}"]
     lines += [f"{header}: {project[key]}" for key, header in _HEADERS.items() if isinstance(project.get(key), str)]
     lines += [f"Requires-Dist: {needed}" for needed in project.get("dependencies", [])]
     return "\n".join([*lines, ""])
