@@ -330,6 +330,7 @@ SPECTACULAR_SETTINGS = {
     "ENUM_NAME_OVERRIDES": {
         "UserRole": "backendai.domain.accounts.models.User.Role",
         "MemberRole": "backendai.domain.accounts.models.Membership.Role",
+        "ExplanationBodyVerdictEnum": "backendai.portal.api.sessions.explanations.VERDICTS",
         "IdleCheckerKind": "backendai.scheduler.idle_kinds.kind_choices",
         "TemplateScope": "backendai.domain.templates.models.Template.Scope",
         "InvitationState": "backendai.domain.accounts.models.Invitation.State",

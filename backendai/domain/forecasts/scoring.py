@@ -86,7 +86,7 @@ def _score(group: ResourceGroup, rows: list[StartForecast]) -> Score:
         group,
         len(rows),
         sum(row.was_inside for row in rows) / len(rows),
-        median(map(_error, rows)),
+        timedelta(seconds=median(_error(row).total_seconds() for row in rows)),
         median(row.ratio or 0.0 for row in rows),
         tuple(errors[:_MOST_WORST]),
     )

@@ -6,6 +6,7 @@ import csv
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from django.utils.dateparse import parse_datetime
 
@@ -136,5 +137,5 @@ def _time(text: str, place: int) -> datetime:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def _wrong(place: int, problem: str, **values: object) -> UserError:
+def _wrong(place: int, problem: str, **values: Any) -> UserError:
     return UserError("Line {place}: " + problem + ".", place=place, **values, code="wrong-trace")

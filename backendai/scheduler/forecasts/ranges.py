@@ -16,7 +16,6 @@ METHOD = 1  # grows with each change of how starts are expected; scores of other
 SCORED, ENOUGH = 1000, 20  # the forecasts that are looked at, and the fewest that make a range reliable
 RECENT = 200  # of them tell whether the ranges hold just now
 _INSIDE, _WIDEST = 0.8, 0.98
-_UNKNOWN = (0.5, 1.5, 2.5)
 _SOON = timedelta(seconds=30)  # added to both waits, so that seconds do not count as errors
 
 
@@ -27,6 +26,9 @@ class Spread(NamedTuple):
     late: float
     latest: float
     is_reliable: bool
+
+
+_UNKNOWN = Spread(0.5, 1.5, 2.5, is_reliable=False)
 
 
 class StartRange(NamedTuple):
@@ -41,13 +43,13 @@ def spread_of(ratios: Sequence[float], were_inside: Sequence[bool]) -> Spread:
     """Return the edges for a group whose last forecasts had these ratios, the newest first. ``were_inside``: whether
     each start came within its range."""
     if len(ratios) < ENOUGH:
-        return Spread(*_UNKNOWN, is_reliable=False)
+        return _UNKNOWN
     recent = were_inside[:RECENT]
     lacking = _INSIDE - sum(recent) / len(recent)
     outside = (1 - min(max(_INSIDE + lacking, _INSIDE / 2), _WIDEST)) / 2
     ordered, late = sorted(ratios), 1 - outside
-    edges = (_quantile(ordered, share) for share in (outside, late, (1 + late) / 2))
-    return Spread(*edges, is_reliable=True)
+    early, latest = _quantile(ordered, outside), _quantile(ordered, (1 + late) / 2)
+    return Spread(early, _quantile(ordered, late), latest, is_reliable=True)
 
 
 def range_of(now: datetime, expected: datetime, slow: datetime, spread: Spread) -> StartRange:

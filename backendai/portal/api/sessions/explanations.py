@@ -29,6 +29,9 @@ from backendai.scheduler.plan import Reason, Step
 _Amounts = {"type": "object", "additionalProperties": {"type": "string"}, "nullable": True}
 
 
+VERDICTS = [(verdict.value, verdict.value) for verdict in Verdict]
+
+
 class ReasonBody(serializers.Serializer[Reason]):
     """A reason with a stable code, a sentence and its numbers."""
 
@@ -95,7 +98,7 @@ class ExplanationBody(serializers.Serializer[Explanation]):
 
     as_of = serializers.DateTimeField(source="now")
     resource_group = serializers.CharField(source="group")
-    verdict = serializers.ChoiceField(choices=[(verdict.value, verdict.value) for verdict in Verdict])
+    verdict = serializers.ChoiceField(choices=VERDICTS)
     message = serializers.CharField()
     reason = ReasonBody(allow_null=True)
     position = serializers.IntegerField(allow_null=True, help_text="From 1, among the pending sessions of the group.")
