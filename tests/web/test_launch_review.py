@@ -270,8 +270,9 @@ def test_the_script_launches_what_the_form_would(cast: Cast, browse: Browse, for
     command = """echo "it's $HOME" && python -c 'print(1)'"""
     asked = form | {"session_type": "batch", "startup_command": command, "name": "nightly"}
     page = browse(cast.alice).post(reverse("web:launch_review"), asked, **HTMX).content.decode()
-    curl, python = re.findall(r"<code>(.*?)</code></pre>", page, re.DOTALL)[-2:]
+    bai, curl, python = re.findall(r"<pre[^>]*><code>(.*?)</code></pre>", page, re.DOTALL)[-3:]
     words = shlex.split(unescape(curl))
+    assert shlex.split(unescape(bai)) == ["bai", "api", "POST", "/sessions/", "-d", words[-1]]
     assert words[:3] == ["curl", "-fsS", "http://testserver/api/v1/sessions/"]
     sent = json.loads(words[-1])
     compile(unescape(python), "script.py", "exec")

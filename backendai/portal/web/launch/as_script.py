@@ -15,6 +15,7 @@ _CURL = """curl -fsS {url} \\
   -H "Authorization: Bearer $BAI_TOKEN" \\
   -H "Content-Type: application/json" \\
   -d {body}"""
+_BAI = "bai api POST /sessions/ -d {body}"
 _PYTHON = """import os
 
 import requests
@@ -42,6 +43,7 @@ def scripts_of(spec: SessionSpec, url: str) -> list[Script]:
     body = pformat(document, width=_WIDTH, sort_dicts=False).replace("\n", "\n         ")
     quoted = shlex.quote(json.dumps(document, indent=2, ensure_ascii=False))
     return [
+        Script("bai", _BAI.format(body=quoted)),
         Script("curl", _CURL.format(url=shlex.quote(url), body=quoted)),
         Script("Python", _PYTHON.format(url=url, body=body)),
     ]
