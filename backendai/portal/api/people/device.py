@@ -85,7 +85,7 @@ class DeviceCode(_DeviceView):
 
     serializer_class = DeviceCodeBody
 
-    @extend_schema(request=DeviceCodeRequest, responses=DeviceCodeBody)
+    @extend_schema(request={"application/json": DeviceCodeRequest}, responses=DeviceCodeBody)
     def post(self, request: Request) -> Response:
         """Open a request for an access token; somebody who is signed in must allow it within ten minutes."""
         values = values_of(DeviceCodeRequest, request.data)
@@ -108,7 +108,7 @@ class DeviceToken(_DeviceView):
 
     serializer_class = DeviceTokenBody
 
-    @extend_schema(request=DeviceTokenRequest, responses=DeviceTokenBody)
+    @extend_schema(request={"application/json": DeviceTokenRequest}, responses=DeviceTokenBody)
     def post(self, request: Request) -> HttpResponse:
         """Return the access token once the request is allowed, one time; until then 400 with ``error``."""
         values = values_of(DeviceTokenRequest, request.data)
