@@ -11,6 +11,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from backendai.base.core.errors import Conflict
 from backendai.domain.accounts.models import AccessToken, DeviceRequest, User
 from backendai.domain.accounts.scopes import all_scopes
 from backendai.domain.accounts.services import devices
@@ -175,3 +176,10 @@ def test_a_token_ends_itself_whatever_its_scopes(cast: Cast) -> None:
     browser = Client()
     browser.force_login(cast.alice)
     assert browser.delete("/api/v1/me/token/").json()["code"] == "no-token"
+
+
+def test_an_answer_that_was_under_way_when_credentials_ended_is_refused(cast: Cast) -> None:
+    asked, stale = ask(), User.objects.get(pk=cast.alice.pk)
+    end_credentials(cast.alice, now=timezone.now())
+    with pytest.raises(Conflict):
+        allow_request(stale, row_of(asked), 7, now=timezone.now())

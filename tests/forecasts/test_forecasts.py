@@ -16,8 +16,8 @@ from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.status import Status
 from backendai.domain.forecasts import foreseeing
 from backendai.domain.forecasts.learning import delete_old_lengths, learn_lengths
-from backendai.domain.forecasts.models import RunLengths, StartForecast
-from backendai.domain.forecasts.scoring import delete_old_forecasts, score_forecasts, scores_of
+from backendai.domain.forecasts.models import ForecastScore, RunLengths, StartForecast
+from backendai.domain.forecasts.scoring import delete_old_forecasts, score_forecasts
 from backendai.portal.loops import forecasts, tasks
 from backendai.scheduler.forecasts.ranges import ENOUGH, METHOD
 from tests.factories import copy_of, make_agent, make_group, make_running_session, make_session
@@ -141,8 +141,9 @@ def test_the_first_forecast_is_scored_when_the_session_is_placed(cast: Any) -> N
     assert told.ratio == pytest.approx(0.5, abs=0.01)
     assert told.was_inside == (told.early <= now + HOUR / 2 <= told.late)
     assert not StartForecast.objects.filter(pk=left.pk).exists()
-    (score,) = scores_of([waiting.resource_group])
-    assert (score.number, score.error, score.is_reliable) == (1, HOUR / 2, False)
+    score = ForecastScore.objects.get(pk=waiting.resource_group_id)
+    assert (score.number, score.error_seconds, score.is_reliable) == (1, 1800, False)
+    assert score.worst == [str(waiting.pk)]
     assert delete_old_forecasts(now + timedelta(days=200)) == 1
 
 
@@ -152,12 +153,13 @@ def test_a_group_with_enough_scores_is_reliable_and_narrow(cast: Any) -> None:
     ComputeSession.objects.filter(pk=running.pk).update(ends_at=now + HOUR)
     past = make_session(cast.alice)
     for number in range(ENOUGH):
-        one = copy_of(past, name=f"past-{number}", status=Status.TERMINATED)
+        one = copy_of(past, name=f"past-{number}", status=Status.TERMINATED, scheduled_at=now + HOUR)
         one.save()
         StartForecast.objects.create(
-            session=one, resource_group=past.resource_group, updated_at=now, method=METHOD, ratio=1.0,
-            first_at=now, first_expected=now, first_early=now, first_late=now, started_at=now,
+            session=one, resource_group=past.resource_group, updated_at=now, method=METHOD,
+            first_at=now, first_expected=now + HOUR, first_early=now, first_late=now + HOUR * 2,
         )  # fmt: skip
+    score_forecasts(now)
     foreseeing.forecast_group(past.resource_group, now)
     told = StartForecast.objects.get(pk=past.pk)
     assert told.is_reliable

@@ -185,7 +185,7 @@ def test_it_costs_as_many_queries_for_any_number_of_rows(scrape: Scrape, cast: C
         make_running_session(cast.alice, make_agent(f"agent-{number}"))
     with CaptureQueriesContext(connection) as asked:
         scrape()
-    assert len(asked) == 13
+    assert len(asked) == 12
 
 
 @pytest.mark.ci

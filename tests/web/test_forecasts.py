@@ -10,10 +10,14 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
+from backendai.domain.accounts.models import User
+from backendai.domain.accounts.services import create_person
 from backendai.domain.compute.status import Status
 from backendai.domain.forecasts.models import StartForecast
+from backendai.domain.forecasts.scoring import score_forecasts
 from backendai.scheduler.forecasts.ranges import METHOD
 from tests.api.callers import SESSIONS, Caller
+from tests.cast import PASSWORD
 from tests.factories import make_session
 
 pytestmark = pytest.mark.django_db
@@ -67,12 +71,15 @@ def test_rest_tells_the_forecast_with_the_explanation(cast: Any) -> None:
 def test_the_queue_shows_expected_starts_and_how_forecasts_came_true(cast: Any, client: Client) -> None:
     waiting, past = make_session(cast.alice), make_session(cast.alice, name="came-late")
     forecast(waiting)
-    past.status = Status.TERMINATED
-    past.save(update_fields=["status"])
-    forecast(past, started_at=timezone.now() + timedelta(hours=5), ratio=2.5)
+    past.status, past.scheduled_at = Status.TERMINATED, timezone.now() + timedelta(hours=5)
+    past.save(update_fields=["status", "scheduled_at"])
+    forecast(past)
+    score_forecasts(timezone.now())
     shown = " ".join(page_of(client, cast.dana, reverse("manage:queue")).split())
     assert "Expected start" in shown
     assert "0%" in shown
-    assert "2.50" in shown
+    assert "2.49" in shown  # of the wait that was expected
     assert "came-late" in shown
     assert "not yet reliable" in shown
+    elsewhere = create_person("eve@example.com", password=PASSWORD, project=cast.elsewhere, role=User.Role.ADMIN)
+    assert "came-late" not in page_of(client, elsewhere, reverse("manage:queue"))

@@ -74,6 +74,7 @@ class StartForecast(models.Model):
                 name="forecast_last_scored",
             ),
             models.Index(fields=["updated_at"], name="forecast_age"),
+            models.Index(fields=["updated_at"], condition=models.Q(ratio__isnull=True), name="forecast_unscored"),
         ]
 
     def __str__(self) -> str:
@@ -85,3 +86,29 @@ class StartForecast(models.Model):
         if self.started_at is None or self.first_early is None or self.first_late is None:
             return False
         return self.first_early <= self.started_at <= self.first_late
+
+
+class ForecastScore(models.Model):
+    """How the last forecasts of a group came true, and the edges of ranges that follow.
+
+    ``inside``: the share of starts within the range. ``error_seconds``: the median distance of start and expectation.
+    ``bias``: the median of waits beside what was expected; above 1 they were longer. ``worst``: the ids of the
+    sessions whose forecasts were most wrong. ``early``, ``late`` and ``latest``: see ``Spread``.
+    """
+
+    resource_group = models.OneToOneField(
+        ResourceGroup, on_delete=models.CASCADE, primary_key=True, related_name="forecast_score"
+    )
+    number = models.PositiveIntegerField()
+    inside = models.FloatField()
+    error_seconds = models.FloatField()
+    bias = models.FloatField()
+    worst = models.JSONField(default=list)
+    early = models.FloatField()
+    late = models.FloatField()
+    latest = models.FloatField()
+    is_reliable = models.BooleanField()
+    updated_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"forecasts of {self.resource_group}"

@@ -70,14 +70,15 @@ def tick(clock: Callable[[], datetime] = timezone.now) -> None:
         observe.run_observe(now)
     if _overdue(idle.IDLE_LEASE, settings.IDLE_INTERVAL + _SILENCE, clock):
         idle.run_idle(now)
-    if _overdue(forecasts.FORECASTS_LEASE, settings.FORECAST_INTERVAL + _SILENCE, clock):
-        forecasts.run_forecasts(now)
     if _overdue(loops.SERVING_LEASE, _SILENCE, clock):
         loops.run_serving(now)
     if _overdue(loops.PIPELINES_LEASE, _SILENCE, clock):
         loops.run_pipelines(now)
     if _overdue(folders.FOLDERS_LEASE, settings.FOLDERS_INTERVAL + _SILENCE, clock):
         folders.begin(now)
+    # Last, as it may take seconds with many agents.
+    if _overdue(forecasts.FORECASTS_LEASE, settings.FORECAST_INTERVAL + _SILENCE, clock):
+        forecasts.run_forecasts(now)
 
 
 def _overdue(lease: str, silence: timedelta, clock: Callable[[], datetime]) -> bool:

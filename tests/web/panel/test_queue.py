@@ -93,7 +93,7 @@ def test_it_asks_as_often_for_many_as_for_one(
 ) -> None:
     dana = browse(cast.dana)
     make_session(cast.alice)
-    with django_assert_num_queries(9) as used:  # who asks, groups, number, page, slot types, who is in front, forecasts
+    with django_assert_num_queries(8) as used:  # who asks, groups, number, page, slot types, who is in front, forecasts
         dana.get(ADDRESS)
     for _ in range(5):
         make_session(cast.bob)
@@ -117,7 +117,7 @@ def test_it_names_who_is_in_front_and_who_holds_what(
     ComputeSession.objects.filter(pk=running[0].pk).update(ends_at=timezone.now())
     waits_for_room(make_session(cast.alice, name="large"), make_session(cast.alice, name="small"))
     dana = browse(cast.dana)
-    with django_assert_num_queries(11):  # as without, and: holders, their agents
+    with django_assert_num_queries(10):  # as without, and: holders, their agents
         page = re.sub("[\u2068\u2069]", "", markup(dana.get(ADDRESS)))
     head = " ".join(re.sub("<[^>]+>", " ", page.partition('class="queue-head"')[2].partition("</section>")[0]).split())
     assert "First in line: large (alice@example.com), which requests 1 CPU" in head

@@ -47,7 +47,7 @@ def open_request(
     if not name:
         raise UserError("Name the program and its computer.", field="client_name", code="invalid-name")
     wanted, network = clean_scopes(scopes or all_scopes(), field="scope"), network_of(address)
-    rows = DeviceRequest.objects.filter(expires_at__gt=now)
+    rows = _open(now)
     if rows.filter(network=network).count() >= MOST_OF_ADDRESS or rows.count() >= MOST_OPEN:
         raise Overloaded("Too many computers are asking. Try again in {seconds} s.", seconds=VALID_FOR.seconds)
     text = secrets.token_urlsafe(32)
@@ -140,7 +140,10 @@ def _open(now: datetime) -> QuerySet[DeviceRequest]:
 
 def _answer(user: User, request: DeviceRequest, state: str, now: datetime, *, days: int = 0) -> None:
     with transaction.atomic():
-        if not _open(now).filter(pk=request.pk).update(state=state, user=user, days=days):
+        # Locked first: what ends the person's credentials meanwhile ends this answer, too, or refuses it here.
+        held = User.objects.select_for_update().get(pk=user.pk)
+        is_same = held.is_active and held.credentials_version == user.credentials_version
+        if not is_same or not _open(now).filter(pk=request.pk).update(state=state, user=user, days=days):
             text = "This computer was answered already, or stopped asking."
             raise Conflict(text, field="code", code="device-answered")
         action = "device.allow" if state == _State.ALLOWED else "device.refuse"

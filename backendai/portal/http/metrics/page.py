@@ -32,7 +32,7 @@ def metrics(request: HttpRequest) -> HttpResponse:
 
 
 def state(now: datetime) -> Iterator[Gauge | Metric]:
-    """Yield sessions, agents, storage, endpoints and loops, in thirteen queries; without a database, its absence.
+    """Yield sessions, agents, storage, endpoints and loops, in twelve queries; without a database, its absence.
 
     Labels name resource groups, agents, slots, storage hosts and codes, never people, sessions or endpoints: their
     number is bounded.

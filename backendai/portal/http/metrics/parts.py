@@ -17,8 +17,8 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 from redis.retry import Retry
 
-from backendai.domain.cluster.models import PassLease, ResourceGroup
-from backendai.domain.forecasts.scoring import scores_of
+from backendai.domain.cluster.models import PassLease
+from backendai.domain.forecasts.models import ForecastScore
 from backendai.domain.serving.models import ProxyReading, Replica
 from backendai.domain.storage.models import Folder, StorageHost
 from backendai.domain.storage.status import LIVE
@@ -121,11 +121,12 @@ def _ask_broker() -> None:
 
 
 def of_forecasts() -> Iterator[Gauge]:
-    """Yield how the last forecasts of starts came true, of groups with some; two queries."""
-    scores = [each for each in scores_of(ResourceGroup.objects.order_by("name")) if each.number]
-    inside = [((each.group.name,), each.inside or 0.0) for each in scores]
+    """Yield how the last forecasts of starts came true, of groups with some; one query."""
+    names = ("resource_group__name", "inside", "error_seconds")
+    scores = list(ForecastScore.objects.order_by("resource_group__name").values_list(*names))
     text = "Share of the last 200 starts within the range of their first forecast; 0.8 is right."
+    inside = [((group,), share) for group, share, _ in scores]
     yield Gauge("backendai_forecast_inside_ratio", text, ("group",), inside)
-    errors = [((each.group.name,), each.error.total_seconds()) for each in scores if each.error is not None]
     text = "Median distance of the last 200 starts from their first forecast."
+    errors = [((group,), error) for group, _, error in scores]
     yield Gauge("backendai_forecast_error_seconds", text, ("group",), errors)

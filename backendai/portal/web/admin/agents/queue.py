@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -24,11 +25,12 @@ from backendai.base.core.errors import UserError
 from backendai.base.texts.messages import in_words
 from backendai.base.texts.translation import gettext as _
 from backendai.base.texts.translation import ngettext
+from backendai.domain.accounts.models import User
 from backendai.domain.cluster.groups.session_defaults import HIGHEST_PRIORITY
 from backendai.domain.cluster.models import ResourceGroup
 from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.launching.priorities import front_priorities, set_priority
-from backendai.domain.forecasts.scoring import Score, scores_of
+from backendai.domain.forecasts.models import ForecastScore, StartForecast
 from backendai.domain.planning.queue_heads import heads_of
 from backendai.portal.web.admin.access import administrator, panel_page
 from backendai.portal.web.admin.listing import PAGE_SIZE, ListPage, NumberColumn, PanelFilter, PanelTable, TimeColumn
@@ -243,11 +245,36 @@ def _back_to_queue(query: str) -> HttpResponse:
     return redirect(f"{reverse('manage:queue')}?{query}" if query else reverse("manage:queue"))
 
 
-def _in_numbers(score: Score) -> tuple[str, str]:
-    """Return the share of starts within the range, and the median error."""
-    if score.inside is None or score.error is None:
-        return "", ""
-    return f"{score.inside:.0%}", clock(int(score.error.total_seconds()))
+@dataclass(frozen=True, slots=True)
+class _Score:
+    """How the forecasts of a group came true, in words; ``worst`` names only sessions that the viewer may see."""
+
+    group: ResourceGroup
+    number: int
+    inside: str = ""
+    error: str = ""
+    bias: float | None = None
+    is_reliable: bool = False
+    worst: Sequence[StartForecast] = ()
+
+
+def _scores_for(user: User) -> list[_Score]:
+    """Return the scores of the first groups that the user may see. Three queries."""
+    groups = ResourceGroup.objects.visible_to(user).select_related("forecast_score").order_by("name")[:_MOST_SCORES]
+    told = {group: getattr(group, "forecast_score", None) for group in groups}
+    worst = [pk for score in told.values() if score for pk in score.worst]
+    seen = ComputeSession.objects.visible_to(user).filter(pk__in=worst)
+    rows = StartForecast.objects.filter(pk__in=seen.values("pk")).select_related("session")
+    by_id = {str(row.pk): row for row in rows} if worst else {}
+    return [_score(group, score, by_id) for group, score in told.items()]
+
+
+def _score(group: ResourceGroup, score: ForecastScore | None, seen: Mapping[str, StartForecast]) -> _Score:
+    if score is None:
+        return _Score(group, 0)
+    worst = [seen[pk] for pk in score.worst if pk in seen]
+    error = clock(int(score.error_seconds))
+    return _Score(group, score.number, f"{score.inside:.0%}", error, score.bias, score.is_reliable, worst)
 
 
 class Queue(ListPage):
@@ -280,8 +307,7 @@ class Queue(ListPage):
         rows = [row.record for row in context["table"].page.object_list]
         groups = {row.resource_group_id: row.resource_group for row in rows}
         heads = heads_of(self.viewer, list(groups.values())) if groups else []
-        visible = ResourceGroup.objects.visible_to(self.viewer).order_by("name")[:_MOST_SCORES]
-        scores = [] if self._is_part() else [(score, *_in_numbers(score)) for score in scores_of(visible)]
+        scores = [] if self._is_part() else _scores_for(self.viewer)
         return context | {"heads": heads, "scores": scores, "highest_priority": HIGHEST_PRIORITY}
 
     def get_template_names(self) -> list[str]:
