@@ -40,6 +40,7 @@ class App:
     """What runs in the session. ``requests`` are those it has got."""
 
     def __init__(self) -> None:
+        self.port: int | None = None
         self.requests: list[web.Request] = []
         self.bodies: list[bytes] = []
         self.sent = 0
@@ -198,7 +199,8 @@ async def stage() -> AsyncIterator[Stage]:
     here = await sync_to_async(Stage)(cast, session, app, services)
     server = TestServer(app.application(), handler_cancellation=True)
     await server.start_server()
-    await sync_to_async(lead_to)(session, server.port)
+    app.port = server.port
+    await sync_to_async(lead_to)(session, app.port)
     async with (
         _gateway(here),
         aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False) as client,

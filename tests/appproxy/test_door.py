@@ -219,6 +219,7 @@ async def test_the_app_cannot_speak_for_its_neighbours_or_for_the_proxy() -> Non
             ("Set-Cookie", " = backendai-app=theirs; Path=/"),
             ("Set-Cookie", "nameless; Path=/a=b"),
             ("Strict-Transport-Security", "max-age=9"),
+            ("X-Accel-Redirect", "/apps/other/"),
             ("Clear-Site-Data", '"*"'),
             ("Service-Worker-Allowed", "/"),
             ("X-Own", "kept"),
@@ -226,7 +227,7 @@ async def test_the_app_cannot_speak_for_its_neighbours_or_for_the_proxy() -> Non
         answer = await here.ask("GET", "/", cookie=cookie)
         assert answer.headers.getall("Set-Cookie") == ["a=1; Path=/", "b=2"]
         assert (answer.headers["X-Own"], answer.headers["Service-Worker-Allowed"]) == ("kept", "/")
-        assert {"Strict-Transport-Security", "Clear-Site-Data"} & set(answer.headers) == set()
+        assert {"Strict-Transport-Security", "Clear-Site-Data", "X-Accel-Redirect"} & set(answer.headers) == set()
 
 
 @pytest.mark.parametrize(

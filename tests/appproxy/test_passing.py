@@ -134,9 +134,10 @@ async def test_a_redirect_to_where_the_app_sees_itself_leads_to_its_address() ->
     async with raw_stage() as (here, app):
         cookie = await here.enter()
         led = {
-            f"http://127.0.0.1:{app.port}/a?b=%2F#c": f"{here.origin}/a?b=%2F#c",
-            f"https://localhost:{app.port}//evil.example/": f"{here.origin}//evil.example/",
-            f"http://[::1]:{app.port}": here.origin,
+            f"http://127.0.0.1:{app.port}/a?b=%2F#c": "/a?b=%2F#c",
+            f"https://localhost:{app.port}//evil.example/": "/evil.example/",
+            f"http://[::1]:{app.port}": "/",
+            f"{here.origin}/x": f"{here.origin}/x",
             "http://127.0.0.1:1/": "http://127.0.0.1:1/",
             f"http://example.org:{app.port}/": f"http://example.org:{app.port}/",
             "/tree": "/tree",

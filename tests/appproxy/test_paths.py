@@ -58,6 +58,66 @@ async def test_a_path_leads_to_the_app_and_back_without_cookies() -> None:
             assert await answer.text() == f"GET {seen}"
 
 
+ELSEWHERE = [
+    "https://evil.example/",
+    "//evil.example/",
+    "https:\\\\evil.example\\",
+    "http://HOST@evil.example/",
+    "http://evil.example\\@evil.example/",
+    "http://localhost:1/",
+    "http://NAME:80/",
+    "ftp://HOST/",
+    "javascript:alert(1)",
+    "http://[::1/",
+]
+OUT = ["/%2e%2E/%2e./B/lab", "..\\..\\B/lab", "/..%2f..%2fB", "/..%5C..%5cB", "http://HOST/../../B/lab"]
+BELOW = {
+    "/lab": "/lab",
+    "/lab/": "/lab/",
+    "/api/kernels/1?a=%2F#b": "/api/kernels/1?a=%2F#b",
+    "": "/lab/tree/x?q",
+    "?a=/../B": "/lab/tree/x?a=/../B",
+    "y": "/lab/tree/y",
+    "../up": "/lab/up",
+    "/../../B/lab": "/B/lab",
+    "../../../../B/lab": "/B/lab",
+    "/\\evil.example/": "/evil.example/",
+    "/..//evil.example/": "/evil.example/",
+    "http://HOST/lab": "/lab",
+    "http://HOST//evil.example/": "/evil.example/",
+    "http://u@HOST/apps/B/lab": "/apps/B/lab",
+    "http://evil.example\\@HOST/x": "/x",
+    "http:///evil.example/": "/evil.example/",
+    "http://127.0.0.1:APP/x": "/x",
+    "https://localhost:APP/..x": "/..x",
+}
+
+
+async def led(here: Stage, way: str, headers: dict[str, str]) -> str | None:
+    """Return where the app's redirect leads a program that asks it for ``/lab/tree/x?q``."""
+    host = headers["Host"]
+    for word, meant in (("HOST", host), ("NAME", host.partition(":")[0]), ("APP", str(here.app.port))):
+        way = way.replace(word, meant)
+    here.app.answer_headers = [("Location", way), ("Content-Location", way), ("Refresh", "0; url=//evil.example")]
+    prefix = below(here) if host.startswith("127") else ""
+    answer = await here.ask("DELETE", f"{prefix}/lab/tree/x?q", headers=headers)
+    assert answer.status == 200 and "Refresh" not in answer.headers
+    assert answer.headers.get("Content-Location") == answer.headers.get("Location")
+    return answer.headers.get("Location")
+
+
+async def test_an_app_leads_a_token_to_no_other_site_session_or_folder() -> None:
+    async with stage() as here:
+        _, sent = await token_of(here.cast.alice)
+        for headers, prefix in ((sent | own_host(here), below(here)), (sent | {"Host": here.netloc}, "")):
+            for way in ELSEWHERE:
+                assert await led(here, way, headers) is None, way
+            for way, path in BELOW.items():
+                assert await led(here, way, headers) == f"{prefix}{path}", way
+        for way in OUT:
+            assert await led(here, way, sent | own_host(here)) is None, way
+
+
 async def test_a_websocket_comes_by_path() -> None:
     async with stage() as here:
         _, sent = await token_of(here.cast.alice)
@@ -131,6 +191,26 @@ async def test_an_endpoint_answers_by_path_under_its_label_and_its_name() -> Non
             answer = await here.ask("GET", path, headers=host | {"Authorization": "Bearer bsk-wrong"})
             assert answer.status == 401
         assert (await here.ask("GET", "/endpoints/other/v1/models", headers=host)).status == 404
+
+
+async def test_a_replica_leads_a_token_to_no_other_site_or_endpoint() -> None:
+    async with endpoint_stage() as here:
+        own, by_path = {"Host": here.host}, own_host(here)
+        named = f"/endpoints/{here.endpoint.label}"
+        for headers, path, way, expected in (
+            (own, "/x", "https://evil.example/", None),
+            (own, "/x", "/v1/y/", "/v1/y/"),
+            (own, "/x", f"http://{here.host}/y", "/y"),
+            (by_path, f"{named}/x", "https://evil.example/", None),
+            (by_path, f"{named}/x", "/%2e%2e/other/v1", None),
+            (by_path, f"{named}/x", f"http://127.0.0.1:{here.model_port}/y", f"{named}/y"),
+            (by_path, "/v1/x", "../apps/B/lab", None),
+            (by_path, "/v1/x", "/v1/%2e%2e/apps/B/lab", None),
+            (by_path, "/v1/x", "x/", "/v1/x/"),
+        ):
+            here.models[1].raw = f"HTTP/1.1 307 x\r\nContent-Length: 0\r\nLocation: {way}\r\n\r\n".encode()
+            answer = await here.ask("POST", path, headers=headers, json={"model": here.endpoint.name})
+            assert (answer.status, answer.headers.get("Location")) == (307, expected), (path, way)
 
 
 async def test_a_public_endpoint_is_no_page_of_the_address_that_all_share(settings: Any) -> None:

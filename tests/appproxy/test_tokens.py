@@ -116,6 +116,23 @@ async def test_a_websocket_may_bring_its_token_in_the_address_and_the_app_does_n
         assert (await here.ask("GET", f"/?token={text}")).status == 401, "only websockets cannot send a header"
 
 
+async def test_no_app_sees_a_token_in_an_address() -> None:
+    async with stage() as here:
+        cookie, (_, sent) = await here.enter(), await token_of(here.cast.alice)
+        text = sent["Authorization"].split()[1]
+        for given, seen in (
+            (f"/page?token={text}", "/page"),
+            (f"/?a=1&token={text}&token=bai_{'x' * 200}&b=2", "/?a=1&b=2"),
+            ("/?token=own&a=?", "/?token=own&a=?"),
+        ):
+            for headers in (sent, {"Cookie": cookie}):
+                answer = await here.ask("GET", given, headers=headers | {"Referer": f"{here.origin}{given}"})
+                assert await answer.text() == f"GET {seen}"
+                assert here.app.requests[-1].headers["Referer"] == f"{here.origin}{seen}"
+        await sync_to_async(open_it)(here)
+        assert await (await here.ask("GET", f"/page?token={text}")).text() == "GET /page"
+
+
 async def test_a_page_of_another_origin_cannot_use_a_token_that_it_knows() -> None:
     async with stage() as here:
         _, sent = await token_of(here.cast.alice)

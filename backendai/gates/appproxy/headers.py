@@ -23,11 +23,12 @@ _HOP = frozenset({"connection", "keep-alive", "proxy-connection", "te", "trailer
 }
 _UNTOLD = frozenset({"forwarded", "expect", "x-real-ip"})
 _UNTOLD_KINDS = re.compile(r"x-forwarded-|x-remote-|x-backendai-|.*-userid\Z")
-_NOT_FOR_APPS = frozenset({"strict-transport-security", "clear-site-data", "alt-svc", "public-key-pins"})
+_NOT_FOR_APPS = frozenset({"strict-transport-security", "clear-site-data", "alt-svc", "public-key-pins"}) | {
+    "x-accel-redirect", "x-sendfile",  # web servers in front would send something else in the answer's place
+}  # fmt: skip
 _DOMAIN = re.compile(r";\s*domain\s*=[^;]*", re.IGNORECASE)
 _OURS = re.compile(rb"(?i:backendai)\s|.*(bai_|bsk-)", re.DOTALL)  # signed requests, tokens
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
-_HERE = frozenset({"127.0.0.1", "localhost", "::1", "0.0.0.0"})  # noqa: S104  (names, nobody listens there)
 _PLAIN_COOKIE, _SECURE_COOKIE = "backendai-app", "__Host-backendai-app"
 
 
@@ -108,21 +109,6 @@ def is_ours(authorization: str) -> bool:
         return bool(_OURS.match(base64.b64decode(said.partition(b" ")[2].strip() + b"==")))
     except binascii.Error:
         return False
-
-
-def lead_back(headers: CIMultiDict[str], *, host: str, port: int) -> None:
-    """Change a redirect to the app's port on this machine, as the app sees itself, into one to the app's own origin.
-    ``host``: the Host header of the browser.
-    """
-    for name in {"Location", "Content-Location"} & set(map(str.title, headers)):
-        try:
-            parts = urlsplit(headers[name])
-            is_own = parts.hostname in _HERE and (parts.port or {"http": 80, "https": 443}.get(parts.scheme)) == port
-        except ValueError:
-            continue
-        if is_own and parts.scheme in ("http", "https"):
-            own = parts._replace(scheme="https" if settings.SECURE else "http", netloc=host)
-            headers[name] = own.geturl()
 
 
 def keep_bytes() -> None:

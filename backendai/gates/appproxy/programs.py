@@ -10,7 +10,7 @@ import contextlib
 import re
 from dataclasses import dataclass
 from ipaddress import ip_address
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
 from uuid import UUID
 
 from aiohttp import web
@@ -20,12 +20,12 @@ from yarl import URL
 
 from backendai.domain.cluster.app_domains import portal_names
 from backendai.gates.appproxy.counts import APP, ENDPOINT, FILES
-from backendai.gates.appproxy.headers import own_cookies, wants_websocket
+from backendai.gates.appproxy.headers import is_ours, own_cookies, wants_websocket
 
 BEARER = ";"  # before an access token, where there are cookies otherwise: no cookie is this
 BY_TOKEN = web.RequestKey("sent with an access token", bool)
 _TOKEN = re.compile(r"(?:bearer|token) +(bai_.*)", re.IGNORECASE | re.DOTALL)  # Jupyter's clients say "token"
-_IN_QUERY = re.compile(r"(?<=[?&])token=(bai_[\w-]{1,124})(?:&|\Z)")
+_IN_QUERY = re.compile(r"(?<=[?&])token=(bai_[^&]*)&?")
 _PLACE = re.compile(
     r"/(?:(?P<app>apps)/(?P<session>[0-9a-f-]{32,36})/(?P<service>[\w.-]{1,64})"
     r"|(?P<files>folders)/(?P<folder>[0-9a-f-]{32,36})|endpoints/(?P<endpoint>[\w.%-]{1,200}))(?=[/?]|\Z)",
@@ -33,6 +33,8 @@ _PLACE = re.compile(
 )
 _LONGEST, _NO_TOKEN = 128, "bai_"
 _COMMON = re.compile(r"/v1(?=[/?]|\Z)")
+_PORTS = {"http": 80, "https": 443}
+_HERE = frozenset({"127.0.0.1", "localhost", "::1", "0.0.0.0"})  # noqa: S104  (names, nobody listens there)
 _XSRF = "access-token"  # any text will do: only its two copies are compared
 # A browser that gets there gives the answer no origin, no script and no sender.
 _ISOLATION = {
@@ -40,7 +42,7 @@ _ISOLATION = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "X-Content-Type-Options": "nosniff",
 }
-_OF_PAGES = re.compile(r"access-control-|(?:set-cookie|service-worker-allowed|www-authenticate|refresh)\Z")
+_OF_PAGES = re.compile(r"access-control-|(?:set-cookie|service-worker-allowed|www-authenticate)\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +87,12 @@ def with_token(request: web.BaseRequest) -> tuple[str, web.BaseRequest]:
     Jupyter's clients in editors can send no header with a websocket, so theirs comes in the address.
     """
     said = [found for value in request.headers.getall("Authorization", ()) if (found := _TOKEN.match(value.strip()))]
-    if not said and wants_websocket(request):
-        said = [found for found in [_IN_QUERY.search(request.raw_path)] if found]
+    named = _IN_QUERY.search(request.raw_path)
+    inner = _at(request, _without_token(request.raw_path)) if named else request
+    if named and not said and wants_websocket(request):
+        said = [named]
     if not said:
-        return "", request
-    rest = _IN_QUERY.sub("", request.raw_path)
-    inner = request if rest == request.raw_path else _at(request, rest.rstrip("?&"))
+        return "", inner
     inner[BY_TOKEN] = True
     text = said[0][1]
     return text if text.isascii() and len(text) <= _LONGEST else _NO_TOKEN, inner
@@ -106,6 +108,8 @@ def settle_request(request: web.BaseRequest, headers: CIMultiDict[str]) -> None:
 
     No page can send an access token, so Jupyter's protection against requests of other pages is answered here.
     """
+    if referer := headers.get("Referer"):
+        headers["Referer"] = _without_token(referer)
     cookies = [] if PLACE in request else headers.get("Cookie", "").split("; ")
     if PLACE in request:
         headers.popall("Cookie", None)
@@ -115,15 +119,16 @@ def settle_request(request: web.BaseRequest, headers: CIMultiDict[str]) -> None:
         headers["X-XSRFToken"] = _XSRF
 
 
-def settle_answer(request: web.BaseRequest, headers: CIMultiDict[str]) -> None:
-    """Change the headers of an answer by path so that a browser does not take it for a page."""
+def settle_answer(request: web.BaseRequest, headers: CIMultiDict[str], *, app_port: int = 0) -> None:
+    """Lead redirects back to the app, and change an answer by path so that a browser does not take it for a page.
+    ``app_port``: where the app listens, on its own machine.
+    """
+    _lead_back(request, headers, app_port)
     if PLACE not in request:
         return
     for name in {name for name in headers if _OF_PAGES.match(name.lower())}:
         headers.popall(name)
     headers.update(_ISOLATION)
-    if location := headers.get("Location"):
-        headers["Location"] = _led_back(location, request)
 
 
 def _at(request: web.BaseRequest, raw_path: str) -> web.BaseRequest:
@@ -131,13 +136,47 @@ def _at(request: web.BaseRequest, raw_path: str) -> web.BaseRequest:
     return request.clone(rel_url=URL(f"/{raw_path.lstrip('/')}", encoded=True))
 
 
-def _led_back(location: str, request: web.BaseRequest) -> str:
+def _without_token(address: str) -> str:
+    rest = _IN_QUERY.sub("", address)
+    return address if rest == address else rest.rstrip("?&")
+
+
+def _lead_back(request: web.BaseRequest, headers: CIMultiDict[str], app_port: int) -> None:
+    """Change redirects to the app, as it sees itself, into paths of its own. Programs get no other redirects: many
+    follow with their token by themselves, as they do with no other header and no address in a body.
+    """
+    is_told = any(map(is_ours, request.headers.getall("Authorization", ())))
+    is_program = is_told or BY_TOKEN in request or PLACE in request
+    for name in {"Location", "Content-Location"} & set(map(str.title, headers)):
+        if led := _led_back(headers[name], request, app_port, is_program=is_program):
+            headers[name] = led
+        elif is_program:
+            headers.popall(name)
+    if is_program:
+        headers.popall("Refresh", None)
+
+
+def _led_back(location: str, request: web.BaseRequest, app_port: int, *, is_program: bool) -> str | None:
+    """Return the path that leads there; None if it leads elsewhere or, by path, out of the place."""
     try:
-        parts = urlsplit(location)
-    except ValueError:
-        return location
-    is_here = parts.path.startswith("/") and parts.netloc.lower() in ("", request.headers["Host"].lower())
-    return parts._replace(path=f"{request[PLACE].prefix}{parts.path}").geturl() if is_here else location
+        host = urlsplit(f"//{request.headers['Host']}")
+        parts = urlsplit(urljoin(f"http://{host.netloc}{request.raw_path}", location))
+        usual = _PORTS[parts.scheme]
+        name, port = parts.hostname, parts.port or usual
+        is_own = is_program and (name, port) == (host.hostname, host.port or usual)
+    except (ValueError, KeyError):
+        return None
+    if not is_own and not (name in _HERE and port == app_port):
+        return None
+    path = "/" + parts.path.replace("\\", "/").lstrip("/")  # with two slashes it would name a host
+    place = request.get(PLACE)
+    if place is not None:
+        # Clients and proxies in front take out the dots, also encoded ones, and what is before them.
+        is_out = ".." in unquote(path).replace("\\", "/").split("/")
+        if is_out or not (place.prefix or _COMMON.match(path)):
+            return None
+        path = f"{place.prefix}{path}"
+    return urlunsplit(("", "", path, parts.query, parts.fragment))
 
 
 def _is_own_host(header: str) -> bool:

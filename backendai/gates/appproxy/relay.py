@@ -16,7 +16,7 @@ from backendai.base.core.messages import Message
 from backendai.base.wire.splice import splice, take_over
 from backendai.domain.compute.services.records.traffic import meter
 from backendai.gates.appproxy.counts import bytes_of
-from backendai.gates.appproxy.headers import lead_back, to_app, to_browser, wants_websocket
+from backendai.gates.appproxy.headers import to_app, to_browser, wants_websocket
 from backendai.gates.appproxy.programs import settle_answer, settle_request
 from backendai.gates.gateways.targets import Target
 from backendai.gates.gateways.tunnel import LARGEST_HEADER, TunnelConnector, address_through, new_client
@@ -182,8 +182,7 @@ async def send(
     with every part. Raises InvalidAnswer before anything is sent.
     """
     headers = to_browser(answer.headers)
-    lead_back(headers, host=request.headers["Host"], port=target.port)
-    settle_answer(request, headers)
+    settle_answer(request, headers, app_port=target.port)
     if change is not None:
         change(headers)
     response = web.StreamResponse(status=answer.status, reason=answer.reason, headers=headers)
