@@ -5,21 +5,25 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
+import re
+import shutil
 import sys
 import tarfile
 import tempfile
 import threading
 import time
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 import click
 
 from bai.config import cache_folder, write_private
+from bai.output import size
 from bai.sdk import api
 from bai.sdk.call import Answer, Call, Problem, Unreachable
 from bai.sdk.client import Client
@@ -27,6 +31,7 @@ from bai.sdk.nouns import Folder, Session
 
 _PIECE, _CHUNK = 256 * 1024, 8 * 2**20
 _TRIES = 6
+_NOTE = re.compile(r"NOT INCLUDED( \(\d+\))?\.txt")  # names what an archive leaves out
 _TUS = {"Tus-Resumable": "1.0.0"}
 Advance = Callable[[int], None]
 
@@ -69,7 +74,9 @@ class SessionFiles:
     def download_all(self, path: str, here: Path) -> None:
         """Fetch a directory."""
         with _fetched(self.portal, api.session_archive(self.session.id, path=path)) as file:
-            zipfile.ZipFile(file).extractall(here)  # noqa: S202  (which leaves out .. and the root)
+            archive = zipfile.ZipFile(file)
+            _check_entries([(one.filename, one.file_size) for one in archive.infolist()], path, here)
+            archive.extractall(here)  # noqa: S202  (which leaves out .. and the root)
 
 
 @dataclass
@@ -90,7 +97,7 @@ class FolderFiles:
         stat = here.stat()
         told = f"{self.folder.id} {path} {here.resolve()} {stat.st_size} {stat.st_mtime_ns}"
         note = cache_folder() / "uploads" / hashlib.sha256(told.encode()).hexdigest()
-        place = note.read_text() if note.exists() else ""
+        place = note.read_text().lstrip("/") if note.exists() else ""
         offset = self._offset_of(place) if place else None
         if offset is None:
             self._make_parents(path)
@@ -126,6 +133,7 @@ class FolderFiles:
         query = {"format": "tar", "path": path or None}
         call = self._call("GET", "archive", query=query)
         with _fetched(self.portal, call) as file, tarfile.open(fileobj=file) as archive:
+            _check_entries([(one.name, one.size) for one in archive], path, here)
             archive.extractall(here, filter="data")
 
     def _call(self, method: str, rest: str, **more: Any) -> Call[Any]:
@@ -144,14 +152,14 @@ class FolderFiles:
     def _begin(self, path: str, size: int, overwrite: bool) -> str:
         told = f"path {base64.b64encode(path.encode()).decode()}" + (",overwrite MQ==" if overwrite else "")
         headers = {**_TUS, "Upload-Length": str(size), "Upload-Metadata": told}
-        read: Callable[[Answer], str] = lambda answer: answer.headers["location"]  # noqa: E731
-        return str(self.portal.send(self._call("POST", "uploads", headers=headers, content=b"", read=read)))
+        read: Callable[[Answer], str] = lambda answer: answer.headers["location"].rpartition("/uploads/")[2]  # noqa: E731
+        return f"uploads/{self.portal.send(self._call('POST', 'uploads', headers=headers, content=b'', read=read))}"
 
     def _offset_of(self, place: str) -> int | None:
         """Return where an upload goes on; None if it does not exist any more."""
         read: Callable[[Answer], int] = lambda answer: int(answer.headers["upload-offset"])  # noqa: E731
         try:
-            return int(self.portal.send(self._call("HEAD", place.lstrip("/"), headers=_TUS, read=read)))
+            return int(self.portal.send(self._call("HEAD", place, headers=_TUS, read=read)))
         except Problem as problem:
             if problem.status in (404, 410):
                 return None
@@ -161,9 +169,11 @@ class FolderFiles:
         for attempt in range(_TRIES):
             file.seek(offset)
             part = file.read(_CHUNK)
+            if not part:
+                raise Problem(409, {"code": "file-changed", "detail": f"{file.name} became shorter while it was sent."})
             headers = {**_TUS, "Upload-Offset": str(offset), "Content-Type": "application/offset+octet-stream"}
             try:
-                self.portal.send(self._call("PATCH", place.lstrip("/"), headers=headers, content=part))
+                self.portal.send(self._call("PATCH", place, headers=headers, content=part))
                 advance(len(part))
                 return offset + len(part)
             except (Unreachable, Problem) as error:
@@ -186,7 +196,26 @@ def _fetched(portal: Client, call: Call[Any]) -> Iterator[IO[bytes]]:
             for piece in response.iter_bytes(_PIECE):
                 file.write(piece)
         file.seek(0)
-        yield file
+        try:
+            yield file
+        except (zipfile.BadZipFile, tarfile.TarError, zlib.error, RuntimeError, EOFError) as error:
+            detail = f"The archive cannot be unpacked: {error}."
+            raise Problem(409, {"code": "bad-archive", "detail": detail}) from error
+
+
+def _check_entries(entries: list[tuple[str, int]], path: str, here: Path) -> None:
+    """Raise a Problem for what is beside the directory, as a session makes its own archives, or for too much."""
+    asked = PurePosixPath(path).name
+    for name, _ in entries:
+        first, *below = name.split("/")
+        if asked and (first != asked or ".." in below) and not _NOTE.fullmatch(name):
+            detail = f"Nothing was copied: the archive has {name!r}, which is not in {path}."
+            raise Problem(409, {"code": "foreign-entry", "detail": detail})
+    place = next(one for one in (here, *here.absolute().parents) if one.exists())
+    needed, free = sum(length for _, length in entries), shutil.disk_usage(place).free
+    if needed > free:
+        detail = f"{path} has {size(needed)}, and there are {size(free)} free at {place}."
+        raise Problem(409, {"code": "disk-full", "detail": detail})
 
 
 def _download(portal: Client, call: Call[Any], here: Path, *, can_resume: bool) -> None:
@@ -228,10 +257,14 @@ def _pieces(path: Path, advance: Advance) -> Iterator[bytes]:
 def _tar_of(here: Path, path: str) -> Iterator[bytes]:
     """Yield a directory as a tar stream, with ``path`` as its name."""
     reading, writing = os.pipe()
+    failed: list[OSError] = []
 
     def write() -> None:
-        with os.fdopen(writing, "wb") as sink, tarfile.open(fileobj=sink, mode="w|") as archive:
-            archive.add(here, arcname=path.strip("/") or ".")
+        try:
+            with os.fdopen(writing, "wb") as sink, tarfile.open(fileobj=sink, mode="w|") as archive:
+                archive.add(here, arcname=path.strip("/") or ".")
+        except OSError as error:  # also of the pipe, when the sending broke off
+            failed.append(error)
 
     writer = threading.Thread(target=write, daemon=True)
     writer.start()
@@ -239,3 +272,5 @@ def _tar_of(here: Path, path: str) -> Iterator[bytes]:
         while piece := source.read(_PIECE):
             yield piece
     writer.join()
+    if failed:  # an archive that looks whole must not end here
+        raise failed[0]
