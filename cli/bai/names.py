@@ -33,8 +33,9 @@ LISTS: dict[str, Callable[[], Call[Page[Any]]]] = {
 
 
 class _NotFound(Problem):
-    def __init__(self, kind: str, text: str) -> None:
-        super().__init__(404, {"code": "not-found", "detail": f"There is no {kind} {text}, or none that you may see."})
+    def __init__(self, kind: str, text: str, hint: str = "") -> None:
+        detail = f"There is no {kind} {text}, or none that you may see.{hint}"
+        super().__init__(404, {"code": "not-found", "detail": detail})
 
 
 def pick(things: Iterable[N], text: str, kind: str) -> N:
@@ -57,6 +58,19 @@ def pick(things: Iterable[N], text: str, kind: str) -> N:
 def find(portal: Client, kind: str, text: str) -> Any:
     """Return a folder, endpoint, run or agent."""
     return pick(portal.each(LISTS[kind]()), text, kind)
+
+
+def find_own(portal: Client, kind: str, text: str) -> Any:
+    """Return what a command changes for good: one's own by its whole name, that of others by its ID."""
+    if kind == "session":
+        with suppress(ValueError):
+            return portal.send(api.session(str(UUID(text))))
+    me = portal.send(api.me())["email"]
+    call = api.sessions(live=True, search=text, owner=me) if kind == "session" else LISTS[kind]()
+    for found in portal.each(call):
+        if text == found.id or (text == found.name and getattr(found, "owner", "") in ("", me)):
+            return found
+    raise _NotFound(kind, text, " This command takes whole names of your own, and IDs.")
 
 
 def find_session(portal: Client, text: str, *, ended: bool = True) -> Session:

@@ -141,3 +141,43 @@ def test_a_shell_completes_commands_and_live_names_for_a_minute(
 def test_the_script_of_each_shell_asks_the_command(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["completion", shell]) == 0
     assert "_BAI_COMPLETE" in capsys.readouterr().out
+
+
+MINE = (200, {"email": "me@example.com"})
+
+
+@pytest.mark.parametrize(
+    ("words", "rows"),
+    [
+        (["rm", "train"], page("train-eval", owner="me@example.com")),
+        (["rm", "train"], page("train", owner="other@example.com")),
+        (["rename", "train", "new"], page("train-eval", owner="me@example.com")),
+        (["folder", "rm", "train"], page("train-eval", owner="me@example.com")),
+        (["folder", "rm", "train"], page("train", owner="other@example.com")),
+        (["folder", "share", "train", "x@example.com"], page("train-eval", owner="me@example.com")),
+        (["admin", "drain", "train"], page("train-eval")),
+    ],
+)
+def test_what_changes_for_good_wants_the_whole_name_of_ones_own(
+    words: list[str], rows: Any, asked: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, stub = asked(*words, answers=[MINE, rows])
+    assert code == 3 and {one.method for one in stub.asked} == {"GET"}
+    assert "whole names of your own, and IDs" in capsys.readouterr().err
+
+
+def test_ones_own_session_is_ended_by_its_name_and_that_of_others_by_its_id(asked: Any) -> None:
+    answers = [MINE, page("train-eval", "train", owner="me@example.com"), (200, {"refused": []})]
+    code, stub = asked("rm", "train", answers=answers)
+    assert code == 0 and stub.asked[1].path.endswith("live=true&search=train&owner=me%40example.com")
+    assert stub.asked[-1].body["sessions"] == ["1-train"]
+    other = (200, {"id": ID, "name": "train", "owner": "other@example.com"})
+    code, stub = asked("rm", ID, answers=[other, (200, {"refused": []})])
+    assert code == 0 and stub.asked[-1].body["sessions"] == [ID]
+
+
+def test_a_folder_of_a_project_and_an_agent_have_no_owner_to_tell_apart(asked: Any) -> None:
+    for words in (["folder", "rm", "gpu-1"], ["admin", "drain", "gpu-1"]):
+        answers = [MINE, page("gpu-1", owner=None), (200, {"id": "1", "name": "gpu-1"})]
+        code, stub = asked(*words, answers=answers)
+        assert code == 0 and "0-gpu-1" in stub.asked[-1].path

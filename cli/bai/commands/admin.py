@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 import click
 
 from bai.commands.sessions import duration
-from bai.names import find, noun_argument
+from bai.names import find_own, noun_argument
 from bai.output import amounts, columns, listing, show
 from bai.sdk import api
 from bai.state import State, pass_state
@@ -43,7 +43,7 @@ def agents(state: State, output: str, quiet: bool) -> None:
 @pass_state
 def drain(state: State, agent: str, end: str | None, cancel: bool) -> None:
     """Let an agent take no new sessions."""
-    found = find(state.portal, "agent", agent)
+    found = find_own(state.portal, "agent", agent)
     ends_at = {"ends_at": (datetime.now(timezone.utc) + duration(end)).isoformat()} if end else {}
     state.portal.send(api.cancel_drain(found.id) if cancel else api.drain(found.id, **ends_at))
 

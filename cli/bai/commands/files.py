@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from bai.names import completing, find, find_session, noun_argument
+from bai.names import completing, find, find_own, find_session, noun_argument
 from bai.output import columns, listing, show, show_one, size
 from bai.sdk import api
 from bai.sdk.call import Problem
@@ -73,7 +73,7 @@ def folder_create(
 @pass_state
 def folder_rm(state: State, folders: tuple[str, ...]) -> None:
     """Move folders into the trash."""
-    for one in [find(state.portal, "folder", name) for name in folders]:
+    for one in [find_own(state.portal, "folder", name) for name in folders]:
         state.portal.send(api.delete_folder(one.id))
 
 
@@ -84,7 +84,7 @@ def folder_rm(state: State, folders: tuple[str, ...]) -> None:
 @pass_state
 def folder_share(state: State, folder: str, email: str, rights: str) -> None:
     """Share a folder with a person."""
-    found = find(state.portal, "folder", folder)
+    found = find_own(state.portal, "folder", folder)
     state.portal.send(api.share_folder(found.id, email=email, rights=rights))
 
 

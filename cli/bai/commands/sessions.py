@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from bai.names import find_session, noun_argument
+from bai.names import find_own, find_session, noun_argument
 from bai.output import ago, amounts, columns, dump, listing, show, show_one
 from bai.sdk import api
 from bai.sdk.call import Problem
@@ -89,7 +89,7 @@ def wait(state: State, sessions: tuple[str, ...]) -> int:
 @pass_state
 def rm(state: State, sessions: tuple[str, ...], force: bool) -> int:
     """End sessions. Their home folders are deleted."""
-    ids = [find_session(state.portal, one, ended=False).id for one in sessions]
+    ids = [find_own(state.portal, "session", one).id for one in sessions]
     answer = state.portal.send(api.terminate(sessions=ids, force=force))
     for one in answer["refused"]:
         tell(f"{one['name'] or one['id']}: {one['message']}")
@@ -102,7 +102,7 @@ def rm(state: State, sessions: tuple[str, ...], force: bool) -> int:
 @pass_state
 def rename(state: State, session: str, name: str) -> None:
     """Give a session another name."""
-    state.portal.send(api.rename(find_session(state.portal, session, ended=False).id, name=name))
+    state.portal.send(api.rename(find_own(state.portal, "session", session).id, name=name))
 
 
 @click.command()
