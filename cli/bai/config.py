@@ -6,7 +6,7 @@ import json
 import os
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ else:
     import tomli as tomllib
 
 _DEFAULT = "default"
+_KEYS = ("url", "project", "resource_group", "ca", "insecure")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _HEAD = "# Written by `bai login`, which keeps your keys and not your comments.\n"
 
@@ -32,6 +33,7 @@ def cache_folder() -> Path:
 
 def write_private(path: Path, text: str | bytes) -> Path:
     """Replace a file at once; nobody else can read it at any time."""
+    path = path.resolve()  # what a link leads to, as for files that people keep elsewhere
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     new = path.with_name(f".{path.name}.{os.getpid()}")
     new.unlink(missing_ok=True)
@@ -75,14 +77,18 @@ def read_profile(name: str = "") -> Profile:
     if name and name not in profiles:
         known = ", ".join(sorted(profiles)) or "none"
         raise ValueError(f"There is no profile {name}. Profiles: {known}. `bai login URL --profile {name}` makes it.")
-    known_keys = {"url", "project", "resource_group", "ca", "insecure"}
-    keys = {key: value for key, value in profiles.get(name or _DEFAULT, {}).items() if key in known_keys}
-    profile = Profile(name=name or _DEFAULT, **keys)
-    url = os.environ.get("BAI_URL", "").rstrip("/") or profile.url
-    token = os.environ.get("BAI_TOKEN", "")
-    if not token and url == profile.url and profile.token_file.exists():  # never to another portal
-        token = profile.token_file.read_text().strip()
-    return Profile(**{**vars(profile), "url": url, "token": token})
+    name = name or _DEFAULT
+    url = os.environ.get("BAI_URL", "").rstrip("/") or profiles.get(name, {}).get("url", "")
+    profile = Profile(**{**keys_for(name, url), "name": name, "url": url, "token": os.environ.get("BAI_TOKEN", "")})
+    if not profile.token and url == profiles.get(name, {}).get("url") and profile.token_file.exists():
+        profile = replace(profile, token=profile.token_file.read_text().strip())  # which no other portal gets
+    return profile
+
+
+def keys_for(name: str, url: str) -> dict[str, Any]:
+    """Return the keys of a profile for a portal: none if they are those of another one."""
+    keys = read_profiles().get(name, {})
+    return {key: keys[key] for key in _KEYS if key in keys} if keys.get("url", url) == url else {}
 
 
 def save_profile(profile: Profile) -> None:
@@ -91,8 +97,8 @@ def save_profile(profile: Profile) -> None:
         raise ValueError(f"{profile.name!r} is no name of a profile: use letters, digits, dots and dashes.")
     write_private(profile.token_file, profile.token + "\n")
     profiles = read_profiles()
-    told = {key: value for key, value in vars(profile).items() if key not in ("name", "token") and value}
-    profiles[profile.name] = {**profiles.get(profile.name, {}), **told}
+    other = {key: value for key, value in profiles.get(profile.name, {}).items() if key not in _KEYS}
+    profiles[profile.name] = {**other, **{key: value for key in _KEYS if (value := getattr(profile, key))}}
     lines = [_HEAD]
     for name, keys in profiles.items():
         lines += [f"\n[profiles.{json.dumps(name)}]\n"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -82,3 +83,18 @@ def test_a_profile_is_named_without_a_path(name: str) -> None:
     with pytest.raises(ValueError, match="name"):
         save_profile(Profile(name=name, url="https://portal.example.org", token="x"))
     assert read_profiles() == {}
+
+
+def test_the_keys_of_a_profile_count_at_its_portal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    save_profile(replace(PROFILE, insecure=True, ca="/lab.pem"))
+    monkeypatch.setenv("BAI_TOKEN", "mine")
+    monkeypatch.setenv("BAI_URL", "https://elsewhere.example.org")
+    assert read_profile("lab") == Profile(name="lab", url="https://elsewhere.example.org", token="mine")
+    save_profile(Profile(name="lab", url="https://elsewhere.example.org", token="mine"))
+    assert read_profiles()["lab"] == {"url": "https://elsewhere.example.org"}
+
+
+def test_a_file_that_a_link_leads_to_is_replaced_there(home: Path) -> None:
+    (home / "link").symlink_to(home / "kept")
+    write_private(home / "link", "text")
+    assert (home / "link").is_symlink() and (home / "kept").read_text() == "text"

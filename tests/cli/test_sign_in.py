@@ -129,3 +129,20 @@ def test_a_certificate_is_checked_unless_one_says_otherwise(certificate: Path, m
             monkeypatch.setattr("sys.stdin", io.StringIO("bai_mine\n"))
             assert run(["login", stub.url, "--token", "-", *options]) == expected
             assert run(["ps"]) == expected or (expected == 5 and read_profile().token == "")
+
+
+def test_another_portal_gets_none_of_the_keys_of_the_profile(monkeypatch: pytest.MonkeyPatch) -> None:
+    for options, project, insecure in (["--insecure", "--project", "vision"], "vision", True), ([], "", False):
+        monkeypatch.setattr("sys.stdin", io.StringIO("bai_mine\n"))
+        with stub_portal((200, ME)) as stub:
+            assert run(["login", stub.url, "--token", "-", *options]) == 0
+        profile = read_profile()
+        assert (profile.url, profile.project, profile.insecure) == (stub.url, project, insecure)
+
+
+def test_a_portal_that_is_asked_too_often_is_asked_later(pauses: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bai.sdk.client.time.sleep", lambda seconds: None)
+    too_fast = (429, {"code": "rate-limited", "detail": "Wait.", "data": {}})
+    with stub_portal((201, BEGUN), *[too_fast] * 5, (200, GRANTED), (200, ME)) as stub:
+        assert run(["login", stub.url, "--no-browser"]) == 0
+    assert [one.path for one in stub.asked if "authorization" in one.headers] == ["/api/v1/me/"]

@@ -15,7 +15,8 @@ from urllib.parse import urlsplit
 import click
 from click.shell_completion import get_completion_class
 
-from bai.config import Profile, read_profiles, remove_token, save_profile
+from bai.config import Profile, keys_for, remove_token, save_profile
+from bai.output import dump
 from bai.sdk import api
 from bai.sdk.call import Problem
 from bai.sdk.client import Client
@@ -43,7 +44,8 @@ def login(state: State, /, url: str, token: str | None, no_browser: bool, scope:
         )
     name = state.profile_name or "default"
     told = {key: value for key, value in keys.items() if value}
-    profile = Profile(**{**read_profiles().get(name, {}), **told, "name": name, "url": url.rstrip("/")})
+    url = url.rstrip("/")
+    profile = Profile(**{**keys_for(name, url), **told, "name": name, "url": url})
     parts = urlsplit(profile.url)
     if parts.scheme == "http" and parts.hostname not in _HOSTS_HERE:
         tell(f"Warning: {profile.url} is not encrypted: others in the network can read your token.")
@@ -73,7 +75,7 @@ def _by_browser(portal: Client, scope: str, *, opens: bool) -> str:
             return str(portal.send(api.ask_for_token(device_code=begun["device_code"]))["access_token"])
         except Problem as problem:
             error = str(problem.body.get("error") or problem.code)
-            if error == "slow_down":
+            if error == "slow_down" or problem.status == 429:
                 pause += _SLOWER
             elif error != "authorization_pending":
                 told = problem.body.get("detail") or problem.body.get("error_description")
@@ -117,7 +119,7 @@ def call_api(state: State, method: str, path: str, data: str | None, is_all: boo
     if isinstance(answer, str):
         click.echo(answer, nl=False)
     elif answer:
-        click.echo(json.dumps(answer, indent=2, ensure_ascii=False))
+        dump(answer, "json")
 
 
 @click.command()
