@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,9 +18,15 @@ from bai.sdk.nouns import Noun
 F = TypeVar("F", bound=Callable[..., Any])
 Value = Callable[[Any], Any]
 Columns = Sequence[tuple[str, Value]]  # headings, and the value of a row; * before it: with -o wide only
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _BINARY = ("B", "K", "M", "G", "T", "P")
 _PLAIN_SCALAR = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./ ")
 _YAML_WORDS = {"", "true", "false", "null", "yes", "no", "on", "off", "y", "n", "~"}
+
+
+def clean(text: str) -> str:
+    """Return a text without what commands a terminal. Lines and tabs stay."""
+    return _CONTROLS.sub(" ", text)
 
 
 def columns(names: str, **values: Value) -> Columns:
@@ -46,7 +53,7 @@ def show(rows: Iterable[Any], columns: Columns, *, output: str = "table", quiet:
     if quiet or output == "name":
         key = "id" if quiet else "name"
         for row in rows:
-            click.echo(str(_body(row).get(key) or _body(row).get("id", "")))
+            click.echo(_text(_body(row).get(key) or _body(row).get("id", "")))
     elif output in ("json", "yaml"):
         dump([dict(_body(row)) for row in rows], output)
     else:
@@ -69,7 +76,8 @@ def show_one(row: Any, lines: Columns, *, output: str = "table", quiet: bool = F
 
 def dump(value: Any, output: str) -> None:
     """Write a value of JSON."""
-    click.echo("\n".join(yaml_lines(value)) if output == "yaml" else json.dumps(value, indent=2, ensure_ascii=False))
+    text = "\n".join(yaml_lines(value)) if output == "yaml" else json.dumps(value, indent=2, ensure_ascii=False)
+    click.echo(_CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
 
 def yaml_lines(value: Any, indent: str = "") -> list[str]:
@@ -134,8 +142,7 @@ def _body(row: Any) -> Mapping[str, Any]:
 def _text(value: Any) -> str:
     if isinstance(value, datetime):
         return ago(value) if sys.stdout.isatty() else value.isoformat()
-    text = "" if value is None else str(value)
-    return "".join(" " if unicodedata.category(letter) == "Cc" else letter for letter in text)  # nor escape sequences
+    return clean("" if value is None else str(value)).replace("\n", " ").replace("\t", " ")
 
 
 def _width(text: str) -> int:

@@ -136,7 +136,7 @@ class CodeRun:
         elif kind == "media":
             tell(self._picture(item["mime"], item["data"]))
         elif kind == "error":
-            tell(str(item.get("traceback") or f"{item.get('name')}: {item.get('value')}").rstrip("\n"))
+            click.echo(str(item.get("traceback") or f"{item.get('name')}: {item.get('value')}").rstrip("\n"), err=True)
         elif kind == "gap":
             tell(f"({item.get('bytes', 'some')} bytes of output were not kept)")
         elif kind == "log":

@@ -8,6 +8,7 @@ from functools import cached_property
 import click
 
 from bai.config import Profile, read_profile
+from bai.output import clean
 from bai.sdk.call import Problem
 from bai.sdk.client import Client
 
@@ -43,4 +44,4 @@ pass_state = click.make_pass_decorator(State, ensure=True)
 
 def tell(text: str) -> None:
     """Write a line for people, which is no part of the output."""
-    click.echo(text, err=True)
+    click.echo(clean(text), err=True)

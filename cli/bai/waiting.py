@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from bai.output import clean
 from bai.sdk import api
 from bai.sdk.call import Problem
 from bai.sdk.client import Client
@@ -60,7 +61,8 @@ def why_lines(answer: Mapping[str, Any]) -> list[str]:
     if forecast.get("early") and forecast.get("late"):
         early, late = (f"{time_of(forecast[key]).astimezone():%d %b %H:%M}" for key in ("early", "late"))
         lines.append(f"It probably starts between {early} and {late}.")
-    return lines + [f"It would start now: {one['message']}" for one in answer.get("suggestions") or ()]
+    lines += [f"It would start now: {one['message']}" for one in answer.get("suggestions") or ()]
+    return [clean(line) for line in lines]
 
 
 def _state_of(session: Session) -> str:
