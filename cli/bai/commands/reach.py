@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -56,12 +57,11 @@ def ssh_config(state: State, write: bool) -> None:
         click.echo(told["config"], nl=False)
         return
     known = write_private(config_folder() / "known_hosts", told["known_hosts"] + "\n")
-    ours = write_private(
-        config_folder() / "ssh_config", f"{told['config']}Host *\n    UserKnownHostsFile {known} ~/.ssh/known_hosts\n"
-    )
-    main, line = Path.home() / ".ssh" / "config", f"Include {ours}"
+    with_keys = rf'\g<0>\n    UserKnownHostsFile "{known.as_posix()}" ~/.ssh/known_hosts'  # for these hosts only
+    ours = write_private(config_folder() / "ssh_config", re.sub(r"(?m)^Host .*", with_keys, told["config"]))
+    main, line = Path.home() / ".ssh" / "config", f'Include "{ours.as_posix()}"'
     before = main.read_text() if main.exists() else ""
-    if line not in before.splitlines():
+    if ours.as_posix() not in before:
         write_private(main, f"{line}\n\n{before}")
     tell(f"{main} includes {ours}.")
 
@@ -92,7 +92,7 @@ def jupyter(state: State, session: str) -> None:
     app = _app_of(state, found, _NOTEBOOKS)
     in_shell = os.environ.get("BAI_TOKEN") == state.profile.token
     token = "$BAI_TOKEN" if in_shell else f"$(cat {shlex.quote(str(state.profile.token_file))})"
-    click.echo(f"export JUPYTER_GATEWAY_URL={shlex.quote(app['url'])}")
+    click.echo(f"export JUPYTER_GATEWAY_URL={shlex.quote(app['program_url'])}")
     click.echo("export JUPYTER_GATEWAY_AUTH_SCHEME=Bearer")
     click.echo(f'export JUPYTER_GATEWAY_AUTH_TOKEN="{token}"')
     click.echo("jupyter lab")
@@ -117,7 +117,7 @@ def _ssh_words(state: State, session: Session) -> list[str]:
     if not key.exists():
         write_private(key, state.portal.send(api.ssh_key(session.id))["private_key"])
     known = write_private(cache_folder() / "keys" / f"{session.id}.known_hosts", way["known_hosts"] + "\n")
-    options = {"IdentitiesOnly": "yes", "UserKnownHostsFile": str(known), "StrictHostKeyChecking": "yes"}
+    options = {"IdentitiesOnly": "yes", "UserKnownHostsFile": f'"{known.as_posix()}"', "StrictHostKeyChecking": "yes"}
     words = [f"-o{name}={value}" for name, value in options.items()]
     return ["ssh", "-i", str(key), "-p", str(way["port"]), *words, f"{way['user']}@{way['host']}"]
 

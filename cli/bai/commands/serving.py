@@ -10,7 +10,7 @@ import click
 
 from bai.commands.launching import logs
 from bai.names import find, noun_argument
-from bai.output import columns, listing, show, show_one
+from bai.output import clean, columns, listing, show, show_one
 from bai.sdk import api
 from bai.sdk.call import Problem
 from bai.state import State, pass_state
@@ -19,6 +19,7 @@ from bai.waiting import until_ended
 _ENDPOINTS = columns(
     "*id name health ready requests_per_second *p95 url why",
     ready=lambda one: f"{one.ready}/{one.desired}",
+    url=lambda one: one.data.get("program_url") or one.url,
     why=lambda one: (one.reason or {}).get("message"),
 )
 _RUNS = columns(
@@ -120,7 +121,7 @@ def pipeline_status(state: State, run: str, output: str, quiet: bool) -> None:
     show_one(found, _RUNS, output=output, quiet=quiet)
     if output in ("table", "wide") and not quiet:
         for step in found.steps:
-            click.echo(f"  {step['name']}: {_counted(step['counts'])} {step['message']}".rstrip())
+            click.echo(clean(f"  {step['name']}: {_counted(step['counts'])} {step['message']}".rstrip()))
 
 
 @pipeline.command("retry")
