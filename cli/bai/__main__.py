@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 
 import click
 
 from bai.commands.root import cli
-from bai.sdk.call import Problem, Unreachable
+from bai.sdk.call import PASSING, Problem, Unreachable
+from bai.state import tell
 
 REFUSED, USAGE, NOT_FOUND, SIGN_IN, AWAY, INTERRUPTED = 1, 2, 3, 4, 5, 130
 
 
 def exit_code_of(problem: Problem) -> int:
     """Return the exit code for what the portal refused."""
-    if problem.status in (502, 503, 504):
+    if problem.status in PASSING:
         return AWAY
     return {401: SIGN_IN, 404: NOT_FOUND}.get(problem.status, REFUSED)
 
 
 def main() -> None:
     """Run the command line and end the process."""
-    if hasattr(signal, "SIGPIPE"):
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `bai ps | head` ends quietly
     sys.exit(run(sys.argv[1:]))
 
 
@@ -35,21 +33,21 @@ def run(arguments: list[str]) -> int:
         return code if isinstance(code, int) else 0
     except Problem as problem:
         for line in _sentences(problem, is_verbose):
-            click.echo(line, err=True)
+            tell(line)
         if problem.status == 401:
-            click.echo("Sign in with `bai login URL`.", err=True)
+            tell("Sign in with `bai login URL`.")
         return exit_code_of(problem)
     except Unreachable as error:
-        click.echo(str(error), err=True)
+        tell(str(error))
         return AWAY
     except click.ClickException as error:
         error.show()
         return error.exit_code
     except ValueError as error:  # of a value in the configuration or in an argument
-        click.echo(f"Error: {error}", err=True)
+        tell(f"Error: {error}")
         return USAGE
     except OSError as error:
-        click.echo(f"Error: {error.filename}: {error.strerror}" if error.filename else f"Error: {error}", err=True)
+        tell(f"Error: {error.filename}: {error.strerror}" if error.filename else f"Error: {error}")
         return REFUSED
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED

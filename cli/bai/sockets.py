@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from bai.sdk.call import Problem, Unreachable
+from bai.sdk.call import PASSING, Problem, Unreachable
 from bai.sdk.client import Client
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _PASSING = (None, 1001, 1006, 1011, 1012, 1013)  # close codes after which one tries again
 _LARGEST = 64 * 2**20
-_WAITS = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0)
+_WAITS = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 
 
 class Closed(Exception):
@@ -35,7 +35,7 @@ class Closed(Exception):
 @contextmanager
 def opened(portal: Client, path: str) -> Iterator[ClientConnection]:
     """Open a socket. Raises Problem, Unreachable, and inside of it Closed."""
-    from websockets.exceptions import ConnectionClosed, InvalidStatus  # noqa: PLC0415  (no other command needs it)
+    from websockets.exceptions import ConnectionClosed, InvalidHandshake  # noqa: PLC0415  (no other command needs it)
     from websockets.sync.client import connect  # noqa: PLC0415
 
     headers, address = portal.headers | portal.authorization, portal.url.replace("http", "ws", 1) + path
@@ -50,10 +50,10 @@ def opened(portal: Client, path: str) -> Iterator[ClientConnection]:
             max_size=_LARGEST,
             proxy=None if "://127.0.0.1" in portal.url or "://localhost" in portal.url else True,
         )
-    except InvalidStatus as error:
-        status = error.response.status_code
-        raise Problem(status, {"code": "not-allowed", "detail": "The portal refused the connection."}) from error
-    except (OSError, TimeoutError) as error:
+    except (OSError, InvalidHandshake) as error:
+        status = error.response.status_code if hasattr(error, "response") else PASSING[0]
+        if status not in PASSING:
+            raise Problem(status, {"code": "not-allowed", "detail": "The portal refused the connection."}) from error
         raise Unreachable(f"{portal.url} does not answer: {error}") from error
     try:
         with socket:

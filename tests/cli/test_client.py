@@ -141,13 +141,6 @@ def test_what_does_not_answer_as_a_portal_is_a_problem() -> None:
     assert caught.value.code == "not-a-portal"
 
 
-def test_an_app_address_on_localhost_is_this_machine() -> None:
-    with stub_portal((200, {})) as stub:
-        port = stub.url.rpartition(":")[2]
-        send(stub.url, api.of_files("GET", f"http://files-1.apps.localhost:{port}", "entries"), "waits")
-    assert stub.asked[0].headers["host"] == f"files-1.apps.localhost:{port}"
-
-
 def test_an_address_without_a_scheme_is_refused() -> None:
     with pytest.raises(ValueError, match="https://"):
         Client("portal.example.org")

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 import yaml
 
+from bai.__main__ import run
 from bai.output import ago, amounts, columns, show, show_one, size, yaml_lines
 from bai.sdk.nouns import Session
+from bai.state import tell
+from bai.waiting import why_lines
+from tests.cli.stub import stub_portal
 
 SESSIONS = [
     Session.of({"id": "1-a", "name": "train", "status": "RUNNING", "created_at": "2026-05-04T12:00:00.5Z", "new": 1}),
@@ -97,3 +102,29 @@ def test_sizes_amounts_and_times_are_short() -> None:
     now = datetime(2026, 5, 4, tzinfo=UTC)
     moments = [now - timedelta(seconds=30), now - timedelta(hours=5), now + timedelta(days=3)]
     assert [ago(one, now) for one in moments] == ["30s", "5h", "in 3d"]
+
+
+HOSTILE = "a\x1b]0;x\x07\x9b31m\nb"
+
+
+@pytest.mark.parametrize("output", ["table", "wide", "tsv", "name", "json", "yaml"])
+def test_no_name_commands_the_terminal(output: str, capsys: pytest.CaptureFixture[str]) -> None:
+    show([{"id": HOSTILE, "name": HOSTILE}], columns("*id name"), output=output)
+    show([{"id": HOSTILE}], (), quiet=True)
+    written = capsys.readouterr().out
+    assert not {letter for letter in written if unicodedata.category(letter) == "Cc"} - {"\n", "\t"}
+    if output in ("json", "yaml"):
+        assert yaml.safe_load(written.rpartition("a ")[0]) == [{"id": HOSTILE, "name": HOSTILE}]
+
+
+def test_no_message_of_the_portal_commands_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    tell(HOSTILE)
+    for line in why_lines({"message": HOSTILE, "suggestions": [{"message": HOSTILE}]}):
+        tell(line)
+    with stub_portal((409, {"code": "x", "detail": HOSTILE})) as stub, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BAI_URL", stub.url)
+        patch.setenv("BAI_TOKEN", "secret")
+        assert run(["image", "ls"]) == 1
+    written = capsys.readouterr()
+    assert written.err.count("a ]0;x  31m\nb") == 4 and "\x9b" not in written.err
+    assert "\x9b" not in "".join(why_lines({"message": HOSTILE}))

@@ -15,13 +15,12 @@ from bai.names import completing, find_session, noun_argument
 from bai.running import CodeRun, Detached, order_for_file
 from bai.scripts import Document, command_of, name_of, read_script
 from bai.sdk import api
-from bai.sdk.call import Problem
+from bai.sdk.call import PASSING, Problem, Unreachable
 from bai.sdk.nouns import Run, Session
 from bai.state import State, pass_state, tell
 from bai.waiting import until_ended, until_running, why_lines
 
 _SIMPLE = {"cpu": 1, "mem": "512m"}
-_FILE_BYTES = 1024 * 1024
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -58,14 +57,16 @@ def run(
         until_running(portal, found)
         order: dict[str, Any] = {"code": code}
         if file is not None:
-            content = file.read_bytes()
-            portal.send(api.put_session_file(found.id, file.name, content=content))
+            portal.send(api.put_session_file(found.id, file.name, content=file.read_bytes()))
             order = order_for_file(file.name, arguments)
         return CodeRun(portal, found.id, order, plots).follow()
     except Detached:
         leaves_it = True
         tell(f"It goes on in {found.name}.")
         return 0
+    except (Problem, Unreachable) as error:  # a portal that is away ends nothing: the program goes on
+        leaves_it |= isinstance(error, Unreachable) or error.status in PASSING or error.code == "closed"
+        raise
     finally:
         if not leaves_it:
             portal.send(api.terminate(sessions=[found.id]))

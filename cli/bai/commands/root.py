@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from typing import Any
+
 import click
 
 from bai import VERSION
@@ -9,7 +13,19 @@ from bai.commands import account, admin, files, information, launching, reach, s
 from bai.state import State
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class _Root(click.Group):
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; it ends quietly if nobody reads its output, as in ``bai ps | head``."""
+        try:
+            code = super().invoke(ctx)
+            sys.stdout.flush()
+            return code
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            return 141  # as after SIGPIPE, which would end a program for its sockets as well
+
+
+@click.group(cls=_Root, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--profile", "profile_name", metavar="NAME", help="The profile to use (BAI_PROFILE).")
 @click.option("-v", "--verbose", is_flag=True, help="Errors with their code and values; must come first.")
 @click.version_option(VERSION, message="%(version)s")

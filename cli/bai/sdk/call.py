@@ -12,7 +12,7 @@ from uuid import uuid4
 T = TypeVar("T")
 Json = dict[str, Any]
 ATTEMPTS = 5
-_PASSING = (502, 503, 504)
+PASSING = (502, 503, 504)  # statuses of a portal that is away
 _LONGEST_WAIT = 60.0
 
 
@@ -104,7 +104,7 @@ class Call(Generic[T]):
         backoff = float(min(2**attempt, 16)) / 4 * random.uniform(0.75, 1.25)
         if answer is None:
             return backoff if may_repeat or not was_sent else None
-        if answer.status != 429 and not (answer.status in _PASSING and may_repeat):
+        if answer.status != 429 and not (answer.status in PASSING and may_repeat):
             return None
         told = answer.headers.get("retry-after", "")
         return min(float(told), _LONGEST_WAIT) if told.isdecimal() else backoff

@@ -58,10 +58,6 @@ class Sender:
         """Return what the HTTP library sends."""
         address = call.address if call.is_outside else self.url + call.address
         headers = {**(self.authorization if call.is_signed_in else {}), **call.headers}
-        parts = urlsplit(address)
-        if (parts.hostname or "").endswith(".localhost"):  # which only browsers and curl know to be this machine
-            address = parts._replace(netloc=parts.netloc.replace(parts.hostname or "", "127.0.0.1")).geturl()
-            headers["Host"] = parts.netloc
         told: dict[str, Any] = {"method": call.method, "url": address, "headers": headers}
         if call.content is not None:
             told |= {"content": call.content() if callable(call.content) else call.content, "timeout": _FILE_SECONDS}
