@@ -22,7 +22,7 @@ from backendai.portal.loops import forecasts, tasks
 from backendai.scheduler.forecasts.ranges import ENOUGH, METHOD
 from tests.factories import copy_of, make_agent, make_group, make_running_session, make_session
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
 HOUR = timedelta(hours=1)
 
 

@@ -26,7 +26,11 @@ def measure(root: int, folder_id: UUID, at: float, progress: Progress) -> Size:
         meta = read_meta(base)
         if meta.project:
             with suppress(OSError):  # quotas were turned off; earlier versions did not limit entries
-                project_quota.set_limit(base, meta.project, meta.limit, meta.most_entries)
+                while True:  # an order may have changed the limit between the two, and its limit counts
+                    project_quota.set_limit(base, meta.project, meta.limit, meta.most_entries)
+                    if (newer := read_meta(base)) == meta:
+                        break
+                    meta = newer
             if joined := project_quota.join_all(base, meta.project):
                 logger.info("%d entries of folder %s belong to its project now", joined, folder_id)
         size = Size(0, 0, at)
