@@ -23,6 +23,8 @@ waiting = get_asgi_application()
 
 from backendai.base.process.open_files import raise_open_files  # noqa: E402
 from backendai.portal.api.frame.streamed_body import StreamingHandler  # noqa: E402  (these need the set-up above)
+from backendai.portal.compat.frame import PREFIX  # noqa: E402
+from backendai.portal.compat.sockets import websockets  # noqa: E402
 from backendai.portal.http.body_limit import serve_within_limit  # noqa: E402
 from backendai.portal.http.buffered_responses import BufferedResponses  # noqa: E402
 from backendai.portal.http.garbage_collection import give_back_what_is_freed, set_aside_what_stays  # noqa: E402
@@ -76,7 +78,13 @@ async def http(scope: Any, receive: Any, send: Any) -> None:
             await serve_within_limit(application, serving, {**scope, "headers": plain}, receive, answer)
 
 
+async def websocket(scope: Any, receive: Any, send: Any) -> None:
+    """Serve websockets; those of the official client sign their handshake, and no page can open them."""
+    of_client = scope["path"].startswith(f"{PREFIX}/")
+    await (websockets if of_client else websocket_application)(scope, receive, send)
+
+
 raise_open_files()
 give_back_what_is_freed()
-application = ProtocolTypeRouter({"http": http, "websocket": websocket_application})
+application = ProtocolTypeRouter({"http": http, "websocket": websocket})
 set_aside_what_stays()

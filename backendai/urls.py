@@ -13,6 +13,7 @@ urlpatterns = [
     path("api/", include("backendai.portal.api.urls")),
     path("node/v1/", include("backendai.portal.agents.urls")),
     path("manage/", include("backendai.portal.web.admin.urls")),
+    path("", include("backendai.portal.compat.urls")),
     path("", include("backendai.portal.http.urls")),
     path("", include("backendai.portal.web.urls")),
     path("", include("backendai.portal.web.sign_in.urls")),

@@ -65,6 +65,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "portal.api": _BELOW_DOORS,
     "portal.web": _BELOW_DOORS,
     "portal.realtime": {"gates.gateways", "base.texts"} | _BELOW_PLANNING,
+    "portal.compat": {"portal.api", "portal.realtime"} | _BELOW_DOORS,
     "portal.http": {"portal.api", "portal.loops"} | _BELOW_DOORS,
     "agent": _BASE,
     "files": _BASE,

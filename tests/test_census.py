@@ -595,7 +595,7 @@ PANEL_ROWS: dict[str, Callable[[World], Any]] = {
     "manage/jobs/": lambda world: world.job,
     "manage/join-tokens/": lambda world: JoinToken.objects.get(),
 }
-PREFIXES = {"admin/": P.SUPERADMIN}
+PREFIXES = {"admin/": P.SUPERADMIN, "compat": P.SHUT}
 OPEN_IN_ADMIN = {"admin/login/", "admin/logout/"}
 SOCKETS = {
     "ws/events/": P.SIGNED_IN,

@@ -163,6 +163,16 @@ def check_ssh(**kwargs: Any) -> list[CheckMessage]:
 
 
 @register(SETTINGS)
+def check_compat(**kwargs: Any) -> list[CheckMessage]:
+    """Warn if only people on this machine can use the official client, as its signature covers no body."""
+    if not settings.COMPAT or settings.SECURE or settings.LISTENS_HERE_ONLY:
+        return []
+    hint = "Put the portal behind a proxy with TLS and set BACKENDAI_HTTPS=1, or unset BACKENDAI_COMPAT."
+    text = "BACKENDAI_COMPAT is set, but without HTTPS requests of Backend.AI's client from other machines are refused."
+    return [Warning(text, hint, id="portal.W014")]
+
+
+@register(SETTINGS)
 def check_mail(**kwargs: Any) -> list[CheckMessage]:
     """Check the address of the mail server, and the sender's address."""
     found: list[CheckMessage] = []

@@ -62,6 +62,8 @@ SSH_PROXIES = told.words("BACKENDAI_SSH_PROXIES")
 SSH_HOST_KEY = told.text("BACKENDAI_SSH_HOST_KEY").replace("\\n", "\n")
 # Where second factors are required, SSH keys let in that long after a sign-in to the portal (0: always).
 SSH_FRESH_LOGIN = timedelta(hours=told.number("BACKENDAI_SSH_FRESH_LOGIN", 0.0, least=0, most=366 * 24))
+# The official client of Backend.AI is served under /compat.
+COMPAT = told.switch("BACKENDAI_COMPAT")
 METRICS_TOKEN = told.text("BACKENDAI_METRICS_TOKEN")
 METRICS_NETWORKS = told.words("BACKENDAI_METRICS_NETWORKS")
 # Where processes without an HTTP server offer them; empty: nowhere.
@@ -120,6 +122,7 @@ INSTALLED_APPS = [
 ]
 MIDDLEWARE = [
     "backendai.portal.http.request_ids.identify_requests",
+    "backendai.portal.compat.problems.use_client_form",
     "backendai.portal.http.database_away.AnswerWhileAway",
     "backendai.portal.http.guards.RefuseNullBytes",
     "backendai.portal.http.guards.RefuseAppHosts",

@@ -13,7 +13,7 @@ from django.urls import Resolver404, resolve
 
 LARGEST_BODY = 5 * 2**20
 LARGEST_BODY_OF_STRANGERS = 64 * 1024
-_WORDS = {"api": 3, "node": 3, "manage": 2}
+_WORDS = {"api": 3, "node": 3, "manage": 2, "compat": 2}
 _FIXED_WORD = re.compile(r"[\w-]+")
 
 
@@ -62,13 +62,14 @@ def _beginning(route: str) -> str:
 def serving_of(view: Any) -> Serving:
     """Return how this view is served.
 
-    Asynchronously exactly if it is a coroutine; its class may declare ``largest_body``, ``is_streamed`` and
-    ``is_large``.
+    Asynchronously exactly if it is a coroutine; its class may declare ``largest_body``, ``largest_of_strangers``,
+    ``is_streamed`` and ``is_large``.
     """
     kind = getattr(view, "view_class", None) or getattr(view, "cls", None)
     largest: int = getattr(kind, "largest_body", LARGEST_BODY)
     return Serving(
         largest,
+        getattr(kind, "largest_of_strangers", LARGEST_BODY_OF_STRANGERS),
         is_async=iscoroutinefunction(view),
         is_streamed=getattr(kind, "is_streamed", False),
         is_large=getattr(kind, "is_large", False),

@@ -10,11 +10,12 @@ from typing import Any
 from django.conf import settings
 from django.contrib.auth import get_user
 from django.http import HttpRequest, parse_cookie
+from django.utils import timezone
 
 from backendai.domain.accounts.models import User
 from backendai.domain.accounts.scopes import Scope
 from backendai.domain.accounts.services import digest_of, token_of
-from backendai.domain.accounts.sign_in.credentials import Credential
+from backendai.domain.accounts.sign_in.credentials import Credential, user_by
 from backendai.domain.accounts.sign_in.second_factors import is_missing
 
 
@@ -23,11 +24,13 @@ class Credentials:
     """The credentials of a handshake.
 
     ``bearer`` None: no such header; ``login`` empty: no cookie. ``needed``: the scope that a token must have.
+    ``key_pair``: the access key that signed it, which the caller has verified.
     """
 
     bearer: str | None
     login: str
     needed: Scope = Scope.READ
+    key_pair: str = ""
 
 
 def credentials_of(scope: Mapping[str, Any], needed: Scope = Scope.READ) -> Credentials:
@@ -48,6 +51,8 @@ def user_of(credentials: Credentials) -> User | None:
     if credentials.bearer is not None:
         token = token_of(credentials.bearer)
         return token.user if token and token.allows((credentials.needed,)) else None
+    if credentials.key_pair:
+        return user_by(credential_of(credentials), timezone.now())
     if not credentials.login:
         return None
     request = HttpRequest()
@@ -57,10 +62,10 @@ def user_of(credentials: Credentials) -> User | None:
 
 
 def credential_of(credentials: Credentials) -> Credential:
-    """Return the credential that must stay valid: the token, else the login."""
+    """Return the credential that must stay valid: the token, else the key pair, else the login."""
     if credentials.bearer is not None:
         return Credential(token=digest_of(credentials.bearer))
-    return Credential(login=credentials.login)
+    return Credential(key_pair=credentials.key_pair) if credentials.key_pair else Credential(login=credentials.login)
 
 
 def headers_of(scope: Mapping[str, Any]) -> dict[str, str]:

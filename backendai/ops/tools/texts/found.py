@@ -20,7 +20,7 @@ MESSAGES = frozenset(
         "_UndeletableTag", "Busy", "KeyReused", "Overloaded", "BadAnswer", "FileRefused",
         "StartFailed", "ImageNotFound", "KernelGone", "StaleGeneration", "CommitFailed",
         "GuestMissing", "NotListening", "BadDefinition", "ToolMissing", "HomeGone", "PortalUnreachable",
-        "TicketRefused", "FolderTicketRefused", "Changed", "DeviceRefused",
+        "TicketRefused", "FolderTicketRefused", "Changed", "DeviceRefused", "NotOffered",
     }
 )  # fmt: skip
 

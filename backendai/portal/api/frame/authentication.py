@@ -9,6 +9,7 @@ from collections.abc import Collection
 from http import HTTPStatus
 from typing import Any, cast
 
+from django.http import HttpRequest
 from django.utils import timezone
 from rest_framework.authentication import BaseAuthentication, get_authorization_header
 from rest_framework.exceptions import APIException, AuthenticationFailed
@@ -99,10 +100,15 @@ class SignatureAuthentication(BaseAuthentication):
         if kind.lower() != SCHEME.lower():
             return None
         try:
-            pair = signer_of(_signed(request), text.strip(), now=timezone.now())
+            body = self.signed_body(request._request)
+            pair = signer_of(_signed(request, body), text.strip(), now=timezone.now())
         except SignatureRefused as error:
             raise AuthenticationFailed(error.message, code=error.code) from error
         return pair.user, pair
+
+    def signed_body(self, plain: HttpRequest) -> bytes:
+        """Return the body that the signature covers. Raises SignatureRefused."""
+        return _body_of(plain)
 
     def authenticate_header(self, request: Request) -> str:
         """Return the challenge of the header ``WWW-Authenticate``."""
@@ -144,7 +150,7 @@ def _needed(request: Request) -> Collection[str]:
     return tuple(Scope) if needed is None else needed
 
 
-def _signed(request: Request) -> Signed:
+def _signed(request: Request, body: bytes) -> Signed:
     plain, headers = request._request, request.headers
     return Signed(
         method=plain.method or "",
@@ -153,7 +159,7 @@ def _signed(request: Request) -> Signed:
         date=headers.get("X-BackendAI-Date") or headers.get("Date", ""),
         content_type=plain.META.get("CONTENT_TYPE", ""),
         version=headers.get("X-BackendAI-Version", ""),
-        body=_body_of(plain),
+        body=body,
     )
 
 

@@ -45,11 +45,11 @@ class Execute(GuestView):
         wish = self.read(ExecuteRequest, request.data)
         run_id, mode, code = str(wish.get("runId") or uuid4().hex), wish["mode"], wish["code"]
         if mode == "complete":
-            found = await self.ask("complete", code=code, cursor=_cursor(wish["options"], code))
-            return Response({"result": _completed(run_id, found.get("matches") or [])})
+            found = await self.ask("complete", code=code, cursor=cursor_in(wish["options"], code))
+            return Response({"result": completed(run_id, found.get("matches") or [])})
         if mode == "interrupt":
             await self.ask("interrupt", run_id=run_id)
-            return Response({"result": _shape(await self.ask("take", run_id=run_id))})
+            return Response({"result": shape_of(await self.ask("take", run_id=run_id))})
         prompt = ""
         if mode == "input":
             prompt = (await self.ask("read", run_id=run_id, after=_BEHIND_ALL)).get("prompt") or ""
@@ -62,14 +62,15 @@ class Execute(GuestView):
             told = await self.ask("read", run_id=run_id, after=after, wait=_PATIENCE)
         else:
             told = await self.ask("take", run_id=run_id, wait=_PATIENCE)
-        return Response({"result": _shape(told, prompt)})
+        return Response({"result": shape_of(told, prompt)})
 
 
 _STEPS = ("clean", "build", "exec")
 
 
-def _shape(told: dict[str, Any], prompt: str = "") -> dict[str, Any]:
-    """Return the answer. ``prompt``: of the question just answered, which the client has got with it."""
+def shape_of(told: dict[str, Any], prompt: str = "") -> dict[str, Any]:
+    """Return what the guest says of a run in the form of the original. ``prompt``: of the question just answered, which
+    the client has got with it."""
     has_all = int(told.get("offset") or 0) >= int(told.get("end") or 0)
     state = "continued"
     if step := told.get("ended_step"):
@@ -108,7 +109,8 @@ def _console(item: dict[str, Any]) -> list[Any] | None:
     return ["stderr", text + "\n"] if text else None
 
 
-def _completed(run_id: str, matches: list[str]) -> dict[str, Any]:
+def completed(run_id: str, matches: list[str]) -> dict[str, Any]:
+    """Return completions in the form of the original."""
     suggestions = {"suggestions": matches}
     return {
         "runId": run_id, "status": "finished", "exitCode": 0, "console": [["completion", suggestions]],
@@ -116,7 +118,8 @@ def _completed(run_id: str, matches: list[str]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _cursor(options: dict[str, Any], code: str) -> int:
+def cursor_in(options: dict[str, Any], code: str) -> int:
+    """Return the position for which completions are asked; default: the end of the code."""
     value = options.get("cursor", options.get("col"))
     return value if isinstance(value, int) and 0 <= value <= len(code) else len(code)
 
@@ -159,7 +162,7 @@ class SessionFiles(FilesView):
         """Write the files of a form below the home folder, each completely or not at all."""
         written: list[dict[str, Any]] = []
         async with contextlib.aclosing(
-            files_in(request._request.headers.get("Content-Type", ""), _pieces(request._request))
+            files_in(request._request.headers.get("Content-Type", ""), pieces_of(request._request))
         ) as files:
             async for name, content in files:
                 if len(written) >= _MOST_FILES:
@@ -208,7 +211,7 @@ class SessionFile(FilesView):
         told = await put_file(
             self.target,
             path,
-            _pieces(request._request),
+            pieces_of(request._request),
             if_match=_etag_in(request.headers.get("If-Match", "")),
             if_none_match=request.headers.get("If-None-Match", "").strip() == "*",
             resent=request.query_params.get("resent") == "1",
@@ -232,7 +235,7 @@ async def _sent(opening: AsyncExitStack, content: AsyncIterator[bytes]) -> Async
             yield piece
 
 
-async def _pieces(request: Any) -> AsyncIterator[bytes]:
+async def pieces_of(request: Any) -> AsyncIterator[bytes]:
     """Yield the body in pieces as it arrives. Outside of the web server, it is already complete."""
     if isinstance(request._stream, StreamedBody):
         async for piece in request._stream.pieces():

@@ -96,7 +96,7 @@ class SessionLog(APIView):
         if generation is not None and generation != kernel.generation and not app:
             content, truncated = _kept_of(kernel, generation, tail)
         else:
-            content, truncated = _log_of_app(session, kernel, app, tail) if app else _log_of(kernel, tail)
+            content, truncated = _log_of_app(session, kernel, app, tail) if app else log_of(kernel, tail)
         answer = HttpResponse(content, content_type="text/plain; charset=utf-8")
         answer["X-Log-Truncated"] = "true" if truncated else "false"
         answer["Cache-Control"] = "no-store"
@@ -122,7 +122,8 @@ def _why_no_app_log(session: ComputeSession, kernel: Kernel, app: str, known: li
     return f"This session has no app named {app} with output. {usable}"
 
 
-def _log_of(kernel: Kernel, tail: int | None) -> tuple[bytes, bool]:
+def log_of(kernel: Kernel, tail: int | None = None) -> tuple[bytes, bool]:
+    """Return the output of a kernel, and whether it was cut. Raises NotFound if it was not kept."""
     on_node = read_log(kernel, tail=tail) if kernel.status in PLACED - {Status.SCHEDULED} else None
     if on_node is not None:
         return on_node

@@ -14,7 +14,7 @@ from django.utils.cache import patch_vary_headers
 from backendai.base.texts.translation import language_asked_for
 from backendai.domain.accounts.models import User
 
-_FOR_PROGRAMS = ("/api/", "/node/")
+_FOR_PROGRAMS = ("/api/", "/node/", "/compat")
 
 
 class Language(LocaleMiddleware):

@@ -10,7 +10,7 @@ from backendai.base.texts.messages import in_words
 from backendai.domain.accounts.models import User
 from backendai.domain.accounts.rates import TooFast, check_page_rate, check_stranger_rate
 
-_NOT_COUNTED = ("/api/", "/node/", "/static/", "/healthz", "/readyz")
+_NOT_COUNTED = ("/api/", "/node/", "/compat", "/static/", "/healthz", "/readyz")
 
 
 class LimitPages(MiddlewareMixin):

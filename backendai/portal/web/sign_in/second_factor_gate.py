@@ -16,7 +16,7 @@ from backendai.domain.accounts.models import User
 from backendai.domain.accounts.sign_in.second_factors import NOBODY, is_missing
 from backendai.domain.accounts.sign_in.signatures import SCHEME
 
-_ALWAYS_OPEN = ("/account/security/", "/login/", "/logout/", "/static/", "/node/", "/healthz", "/readyz")
+_ALWAYS_OPEN = ("/account/security/", "/login/", "/logout/", "/static/", "/node/", "/compat", "/healthz", "/readyz")
 _API = "/api/"
 _KEYS = ("bearer ", f"{SCHEME.lower()} ")  # REST refuses a bad one, and no login beside them counts; pages read none
 _WANTED = "wanted_page"  # in the session; the pages of the set-up lead there once it is done
