@@ -36,7 +36,9 @@ class Signer:
         content, kind = (b"", "text/plain") if body is None else (json.dumps(body).encode(), "application/json")
         path = f"/compat{path}"
         headers = given or self.headers(method, path, kind)
-        return Client().generic(method, path, content, content_type=kind, headers=headers, **{"CONTENT_TYPE": kind} | meta)
+        return Client().generic(
+            method, path, content, content_type=kind, headers=headers, **{"CONTENT_TYPE": kind} | meta
+        )
 
     def get(self, path: str, body: Any = None, **meta: Any) -> Any:
         return self.ask("GET", path, body, **meta)

@@ -121,7 +121,13 @@ def test_sessions_of_others_are_unknown_by_name_and_by_id(cast: Cast) -> None:
     theirs = make_running_session(cast.alice, name="private")
     bob = Signer(cast.bob)
     for name in ("private", "priv", str(theirs.pk), theirs.pk.hex):
-        for method, path in (("GET", ""), ("DELETE", ""), ("GET", "/logs"), ("GET", "/status-history"), ("POST", "")):
+        for method, path in (
+            ("GET", ""),
+            ("DELETE", ""),
+            ("GET", "/logs"),
+            ("GET", "/status-history"),
+            ("GET", "/files"),
+        ):
             answer = bob.ask(method, f"/session/{name}{path}?owner_access_key={cast.alice.key_pairs.first().pk}")
             assert problem_of(answer)[:2] == (404, "object-not-found"), (method, path)
     assert bob.query("query($id: UUID!){compute_session_list{total_count}}") == {

@@ -152,7 +152,7 @@ def view(*, is_open: bool = False, **handlers: Handler | Any) -> Any:
     ``is_open``: for strangers, too. Further names are attributes of the view.
     """
     functions = dict.fromkeys(_METHODS, unknown)
-    functions |= {name: one for name, one in handlers.items() if name in _METHODS}
+    functions |= {name: one for name, one in handlers.items() if name in (*_METHODS, "head")}
     waits = any(map(iscoroutinefunction, functions.values()))
     members = {name: (_waiting if waits else _plain)(one) for name, one in functions.items()}
     members |= {name: one for name, one in handlers.items() if name not in functions}

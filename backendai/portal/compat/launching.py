@@ -13,16 +13,16 @@ from backendai.domain.accounts.acting import owner_named
 from backendai.domain.accounts.models import KeyPair, Project, User
 from backendai.domain.catalog.models import Image
 from backendai.domain.compute.models import ComputeSession
-from backendai.domain.compute.services.apps.of_session import apps_of, main_kernel, settings_of
+from backendai.domain.compute.services.apps.of_session import App, apps_of, main_kernel, settings_of
 from backendai.domain.compute.services.launching.create import launch_session
 from backendai.domain.compute.spec import SessionSpec
 from backendai.domain.compute.spec_document import spec_of
 from backendai.domain.compute.status import TERMINAL, Status
-from backendai.domain.templates.services.launching import from_template, version_named
 from backendai.portal.api.frame.asynchronous import look
 from backendai.portal.compat.frame import Call, NotOffered
 from backendai.portal.compat.names import awaited, session_again
 
+SSHD = "sshd"  # no app here, but the SSH gate
 LONGEST_WAIT = 3600.0  # seconds; with no limit of the client a launch is held until it runs
 _USUAL_GROUP = "default"  # which the client names unless told otherwise, and which need not be a project here
 _NOT_HERE = {
@@ -33,17 +33,8 @@ _NOT_HERE = {
 
 async def create(call: Call) -> tuple[dict[str, Any], int]:
     """Launch a session, or find the live one of this name. Answered when it runs, unless it is only enqueued."""
-    return await _launched(call, "")
-
-
-async def create_from_template(call: Call) -> tuple[dict[str, Any], int]:
-    """Launch a session of a template, with what the client says beside it."""
-    return await _launched(call, await look(call.text, "template_id"))
-
-
-async def _launched(call: Call, template: str) -> tuple[dict[str, Any], int]:
     with call.held():
-        session, is_new = await look(_launch, call, template)
+        session, is_new = await look(_launch, call)
         status, wait = str(session.status), _seconds(call.values.get("maxWaitSeconds"))
         if not call.flag("enqueueOnly"):
             session = await awaited(session.pk, {Status.RUNNING, *TERMINAL}, wait or LONGEST_WAIT)
@@ -56,17 +47,22 @@ async def _launched(call: Call, template: str) -> tuple[dict[str, Any], int]:
 def ports_of(session: ComputeSession) -> list[dict[str, Any]]:
     """Return the session's apps, and ``sshd`` for the SSH gate."""
     found = apps_of(session, main_kernel(session), settings_of(session))
-    shown = [_port(one.name, one.protocol, one.port, dict(one.arguments)) for one in found if one.name != "sshd"]
-    return [_port("sshd", "tcp", 22, {}), *shown]
+    shown = [_port(name_of(one), one.protocol, one.port, one.arguments) for one in found if one.name != SSHD]
+    return [_port(SSHD, "tcp", 22, {}), *shown]
+
+
+def name_of(app: App) -> str:
+    """Return the client's name of an app: of a port that the launch opened, its number."""
+    return str(app.port) if app.protocol == "preopen" else app.name
 
 
 def _port(name: str, protocol: str, port: int, arguments: Mapping[str, str]) -> dict[str, Any]:
     ports = {"ports": [port], "container_ports": [port], "allowed_arguments": dict(arguments) or None}
-    return {"name": name, "protocol": "http" if protocol == "preopen" else protocol, **ports}
+    return {"name": name, "protocol": protocol, **ports}
 
 
-def _launch(call: Call, template: str) -> tuple[ComputeSession, bool]:
-    spec = _spec(call, template)
+def _launch(call: Call) -> tuple[ComputeSession, bool]:
+    spec = _spec(call)
     owner = owner_named(call.user, spec.owner, is_launch=True)
     earlier = ComputeSession.objects.filter(owner=owner, name=spec.name).live().first() if spec.name else None
     if earlier is not None:
@@ -79,13 +75,8 @@ def _launch(call: Call, template: str) -> tuple[ComputeSession, bool]:
     return session_again(made.session.pk), True
 
 
-def _spec(call: Call, template: str) -> SessionSpec:
-    document = _document(call)
-    if template:
-        document.setdefault("image", "")
-        said = {name: value for name, value in document.items() if value}
-        document = from_template(version_named(call.user, template), {}, said).document
-    spec = spec_of(document)
+def _spec(call: Call) -> SessionSpec:
+    spec = spec_of(_document(call))
     return spec if spec.owner or spec.access_key else replace(spec, access_key=call.pair.access_key)
 
 

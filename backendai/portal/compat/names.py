@@ -12,7 +12,7 @@ from backendai.domain.accounts.models import User
 from backendai.domain.compute.models import ComputeSession
 from backendai.domain.storage.models import Folder
 from backendai.domain.storage.status import FolderStatus
-from backendai.gates.gateways.guests import GuestTarget, find_target, note_use
+from backendai.gates.gateways.guests import GuestTarget, find_target
 from backendai.portal.api.frame.asynchronous import look
 from backendai.portal.compat.frame import Call
 
@@ -63,17 +63,20 @@ def guest_of(call: Call, name: str) -> GuestTarget:
     return find_target(call.user, named_session(call.user, name).pk)
 
 
-def guest_for_code(call: Call, name: str) -> GuestTarget:
-    """Return what ``guest_of`` returns, and record in the audit log that the person runs code."""
-    target = guest_of(call, name)
-    note_use(call.user, target, by=call.pair.pk)
-    return target
-
-
 def session_again(pk: UUID) -> ComputeSession:
     """Return the session as it is now."""
     found: ComputeSession = ComputeSession.objects.select_related("image", "owner").get(pk=pk)
     return found
+
+
+async def awaited_folder(user: User, pk: UUID, seconds: float) -> Folder:
+    """Return the folder once its file server has made it, or as it is after so many seconds."""
+    until = time.monotonic() + seconds
+    while True:
+        folder = await look(named_folder, user, pk.hex)
+        if folder.status != FolderStatus.CREATING or time.monotonic() >= until:
+            return folder
+        await asyncio.sleep(_FIRST_PAUSE)
 
 
 async def awaited(pk: UUID, statuses: Collection[str], seconds: float) -> ComputeSession:

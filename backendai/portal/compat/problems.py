@@ -44,7 +44,12 @@ def _formed(request: HttpRequest, answer: HttpResponseBase) -> HttpResponseBase:
     code, status = str(told.get("code", "")), answer.status_code
     status = 501 if code == "not-implemented" else status
     slug = code if code in _OWN_SLUGS else _SLUGS.get(_AS_OTHERS.get(status, status), "internal-server-error")
-    body = {"type": _TYPE + slug, "title": told["detail"], "code": code, "data": told.get("data") or {}}
+    body = {
+        "type": _TYPE + slug,
+        "title": told["detail"],
+        "code": code,
+        "data": {} if status == 501 else told.get("data") or {},
+    }
     kept = {name: answer[name] for name in _KEPT if name in answer}
     formed = JsonResponse(body, status=_AS_OTHERS.get(status, status), headers=kept)
     formed["Content-Type"] = "application/problem+json"

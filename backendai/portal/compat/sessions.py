@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from django.utils import timezone
 
@@ -14,19 +13,15 @@ from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.launching.renaming import rename_session
 from backendai.domain.compute.services.life.ending import terminate_session
 from backendai.domain.compute.status import TERMINAL
-from backendai.gates.gateways.guests import GuestTarget, ask
 from backendai.portal.api.frame.asynchronous import look
-from backendai.portal.api.sessions.execute import completed, cursor_in, shape_of
 from backendai.portal.api.sessions.logs import log_of
 from backendai.portal.compat.frame import Call, NotOffered
 from backendai.portal.compat.launching import ports_of
-from backendai.portal.compat.names import awaited, guest_for_code, guest_of, named_session
+from backendai.portal.compat.names import awaited, named_session
 
 VERSIONS = {"version": "v7.20230615", "manager": "23.09.10"}  # the newest that clients from 23.09 on speak with
-MOST_CODE = 2**20
-_END_SECONDS, _RUN_SECONDS = 60.0, 2.0
-_MOST_GRAPH, _MOST_MATCHES = 200, 100
-_RUNNING = ("RUNNING", "WAITING_INPUT", "QUEUED")
+_END_SECONDS = 60.0
+_MOST_GRAPH = 200
 
 
 def versions(call: Call) -> dict[str, str]:
@@ -108,53 +103,6 @@ def _graph(one: ComputeSession, seen: dict[UUID, None]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def matches(call: Call) -> dict[str, Any]:
-    """Return the live sessions whose name begins so."""
-    own = ComputeSession.objects.visible_to(call.user).filter(owner=call.user, name__startswith=call.text("id"))
-    found = own.live().order_by("name")[:_MOST_MATCHES]
-    return {"matches": [{"id": str(one.pk), "name": one.name, "status": one.status} for one in found]}
-
-
 def apps(call: Call, name: str) -> list[dict[str, Any]]:
     """Return the apps of the session."""
     return ports_of(named_session(call.user, name))
-
-
-async def execute(call: Call, name: str) -> dict[str, Any]:
-    """Run, continue, complete or answer code; the answer has what is new after 2 s at most."""
-    target = await look(guest_for_code, call, name)
-    order = await look(lambda: call.values)
-    if order.get("mode") == "complete":
-        return await complete(call, name)
-    return {"result": await executed(target, {**order, "runId": await look(call.text, "runId", uuid4().hex, most=64)})}
-
-
-async def executed(target: GuestTarget, order: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the state of the run after an order of the client. Raises the errors of ``ask``."""
-    run_id, mode = order["runId"], order.get("mode") or "query"
-    code, options = str(order.get("code") or "")[: MOST_CODE + 1], order.get("options")
-    if mode == "input":
-        await ask(target, {"op": "input", "run_id": run_id, "text": code})
-    if mode not in ("query", "batch"):
-        return shape_of(await ask(target, {"op": "take", "run_id": run_id, "wait": _RUN_SECONDS}))
-    chosen = options if isinstance(options, Mapping) else {}
-    steps = {step: chosen.get(step) for step in ("clean", "build", "exec")}
-    run = {"op": "run", "run_id": run_id, "wait": _RUN_SECONDS, "mode": mode, "code": code, "takes": True}
-    return shape_of(await ask(target, {**run, "options": steps}))
-
-
-async def complete(call: Call, name: str) -> dict[str, Any]:
-    """Return completions of code at the cursor."""
-    target, code = await look(guest_of, call, name), await look(call.text, "code", "", most=MOST_CODE)
-    options = call.values.get("options")
-    cursor = cursor_in(dict(options) if isinstance(options, Mapping) else {}, code)
-    found = await ask(target, {"op": "complete", "code": code, "cursor": cursor})
-    return {"result": completed("", found.get("matches") or [])}
-
-
-async def interrupt(call: Call, name: str) -> None:
-    """Interrupt what runs in the session."""
-    target = await look(guest_of, call, name)
-    for run in (await ask(target, {"op": "runs"})).get("runs") or ():
-        if run.get("state") in _RUNNING:
-            await ask(target, {"op": "interrupt", "run_id": run["run_id"]})

@@ -22,22 +22,23 @@ from backendai.domain.accounts.sign_in.signatures import SignatureRefused, Signe
 from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.apps.of_session import apps_of, main_kernel, settings_of
 from backendai.gates.gateways.dialing import new_client
-from backendai.gates.gateways.guests import GuestTarget, find_target, note_use
+from backendai.gates.gateways.guests import GuestTarget, ask, find_target, note_use
 from backendai.gates.gateways.nodes import look
 from backendai.gates.gateways.reach import reach
 from backendai.gates.gateways.targets import Denied, Target
 from backendai.gates.gateways.tunnel import NoTunnel, open_tunnel
+from backendai.portal.api.sessions.execute import shape_of
 from backendai.portal.compat.frame import PREFIX, check_way
+from backendai.portal.compat.launching import SSHD, name_of
 from backendai.portal.compat.names import named_session
-from backendai.portal.compat.sessions import executed
 from backendai.portal.realtime.credentials import Credentials, headers_of
 from backendai.portal.realtime.relay import ENDED, RelayConsumer
 from backendai.portal.realtime.routing import nowhere
 from backendai.portal.realtime.targets import NOT_RUNNING, REFUSED, ConnectionForbidden, Refusal, signed_in
 
-SSHD = "sshd"
 LARGEST_ORDER, LONGEST_INPUT = 4 * 2**20, 64 * 1024
 _START_SECONDS, _PIECE = 120.0, 64 * 1024
+_TAKE = {"op": "take", "wait": 2.0}  # what is new of a run, once there is something, or after so many seconds
 
 
 class SignedConsumer(RelayConsumer):
@@ -100,10 +101,13 @@ class ExecuteConsumer(SignedConsumer):
             self._inputs.put_nowait(text)
 
     async def _execute(self, order: Mapping[str, Any]) -> tuple[int, str]:
-        echo = ""
+        run, echo = {"run_id": self._run_id}, ""
         while True:
             try:
-                told = await executed(self._target, {**order, "runId": self._run_id})
+                if order["op"] == "input":
+                    await ask(self._target, {**order, **run})
+                    order = _TAKE
+                told = shape_of(await ask(self._target, {**order, **run}))
             except (UserError, PlatformError) as error:
                 told = {"status": "finished", "exitCode": 1, "options": None, "files": []}
                 told["console"] = [["stderr", f"{error}\n"]]
@@ -112,10 +116,10 @@ class ExecuteConsumer(SignedConsumer):
                 await self.send(text_data=json.dumps(told))
             if told["status"] == "finished":
                 return 1000, ""
-            order, echo = {"mode": "continue"}, ""
+            order, echo = _TAKE, ""
             if told["status"] == "waiting-input":
-                order = {"mode": "input", "code": await self._inputs.get()}
-                echo = f"{told['options']['prompt']}{order['code']}\n"
+                order = {"op": "input", "text": await self._inputs.get()}
+                echo = f"{told['options']['prompt']}{order['text']}\n"
 
 
 class TcpProxyConsumer(SignedConsumer):
@@ -139,11 +143,11 @@ class TcpProxyConsumer(SignedConsumer):
 
     def _target_of(self, session: ComputeSession, service: str) -> Target:
         kernel = reach(signed_in(self.credentials), "app", session_id=session.pk)
-        found = {one.name: one for one in apps_of(session, main_kernel(session), settings_of(session))}
+        found = {name_of(one): one for one in apps_of(session, main_kernel(session), settings_of(session))}
         if service not in found or kernel.agent is None:
             raise Refusal(REFUSED, Message("The session has no app of this name."))
         app, agent = found[service], kernel.agent
-        place = (kernel.pk, kernel.generation, service, app.port, agent.gateway_url)
+        place = (kernel.pk, kernel.generation, app.name, app.port, agent.gateway_url)
         return Target(*place, session_id=session.pk, slowness=agent.slowness)
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
@@ -186,11 +190,16 @@ def _without(echo: str, console: list[list[Any]]) -> list[list[Any]]:
 
 
 def _order_in(text: str) -> dict[str, Any]:
+    """Return the order to the guest that the first frame of the client means."""
     try:
-        order = json.loads(text)
+        said = json.loads(text)
     except (ValueError, RecursionError):
-        order = {}
-    return order if isinstance(order, dict) else {}
+        said = None
+    said = said if isinstance(said, dict) else {}
+    options = said.get("options") if isinstance(said.get("options"), dict) else {}
+    steps = {step: options.get(step) for step in ("clean", "build", "exec")}
+    mode = "batch" if said.get("mode") == "batch" else "query"
+    return {**_TAKE, "op": "run", "mode": mode, "code": str(said.get("code") or ""), "options": steps, "takes": True}
 
 
 async def _dialled(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

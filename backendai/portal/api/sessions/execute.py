@@ -161,9 +161,7 @@ class SessionFiles(FilesView):
     async def post(self, request: Request, session_id: UUID) -> Response:
         """Write the files of a form below the home folder, each completely or not at all."""
         written: list[dict[str, Any]] = []
-        async with contextlib.aclosing(
-            files_in(request._request.headers.get("Content-Type", ""), pieces_of(request._request))
-        ) as files:
+        async with contextlib.aclosing(files_in(request.headers.get("Content-Type", ""), pieces_of(request))) as files:
             async for name, content in files:
                 if len(written) >= _MOST_FILES:
                     raise BodyTooLarge(f"A form may have {_MOST_FILES} files at most.")
@@ -211,7 +209,7 @@ class SessionFile(FilesView):
         told = await put_file(
             self.target,
             path,
-            pieces_of(request._request),
+            pieces_of(request),
             if_match=_etag_in(request.headers.get("If-Match", "")),
             if_none_match=request.headers.get("If-None-Match", "").strip() == "*",
             resent=request.query_params.get("resent") == "1",
@@ -235,8 +233,9 @@ async def _sent(opening: AsyncExitStack, content: AsyncIterator[bytes]) -> Async
             yield piece
 
 
-async def pieces_of(request: Any) -> AsyncIterator[bytes]:
+async def pieces_of(asked: Request) -> AsyncIterator[bytes]:
     """Yield the body in pieces as it arrives. Outside of the web server, it is already complete."""
+    request: Any = asked._request
     if isinstance(request._stream, StreamedBody):
         async for piece in request._stream.pieces():
             yield piece
