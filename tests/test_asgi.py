@@ -398,7 +398,12 @@ def test_every_view_is_served_as_it_is_written(monkeypatch: pytest.MonkeyPatch) 
         sides[side].add(path)
     home = f"/api/v1/sessions/{UUID(int=1)}/"
     assert {f"{home}archive/", f"{home}entries/", f"{home}languages/", "/node/v1/sync"} <= sides["waiting"]
-    assert sides["streaming"] == {f"{home}files/", f"{home}files/a/b", "/compat/session/a/upload", "/compat/storage/upload"}
+    assert sides["streaming"] == {
+        f"{home}files/",
+        f"{home}files/a/b",
+        "/compat/session/a/upload",
+        "/compat/storage/upload",
+    }
     assert serving_at(f"{home}files/a/b").largest_body > 2**30 > serving_at(home).largest_body
     assert len(sides["pages"]) > 300
 

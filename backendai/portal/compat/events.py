@@ -33,6 +33,8 @@ async def of_session(call: Call) -> StreamingHttpResponse:
     """Return the events of a session, beginning with its status."""
     name = await look(lambda: call.text("sessionId", "") or call.text("sessionName", "") or call.text("name"))
     session = await look(lambda: named_session(call.user, name))
+    with call.held():  # a refusal is the answer; the stream takes the place when it begins
+        pass
     answer = StreamingHttpResponse(_events(call, session.pk), content_type="text/event-stream")
     answer["Cache-Control"], answer["X-Accel-Buffering"] = "no-store", "no"
     return answer

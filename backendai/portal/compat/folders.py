@@ -15,10 +15,8 @@ from backendai.domain.storage.entries import FolderFiles, open_folder
 from backendai.domain.storage.models import FolderGrant, StorageHost
 from backendai.domain.storage.services import (
     accept_invitation,
-    clone_folder,
     create_folder,
     decline_invitation,
-    leave_folder,
     rename_folder,
     share_folder,
     trash_folder,
@@ -71,11 +69,6 @@ def hosts(call: Call) -> dict[str, Any]:
     rows = list(StorageHost.objects.visible_to(call.user).order_by("name"))
     usual = next((one.name for one in rows if one.is_default), "")
     return {"default": usual, "allowed": [one.name for one in rows], "volume_info": {}}
-
-
-def types(call: Call) -> list[str]:
-    """Return the kinds of owners."""
-    return ["user", "group"]
 
 
 def info(call: Call, name: str) -> dict[str, Any]:
@@ -141,19 +134,6 @@ def invite(call: Call, name: str) -> tuple[dict[str, Any], int]:
     for email in people:
         share_folder(named_folder(call.user, name), call.user, email, rights, now=timezone.now())
     return {"invited_ids": people}, 201
-
-
-def leave(call: Call, name: str) -> dict[str, Any]:
-    """Give back what was shared with the caller."""
-    leave_folder(named_folder(call.user, name), call.user, now=timezone.now())
-    return {"msg": "You have left the folder."}
-
-
-def clone(call: Call, name: str) -> tuple[dict[str, Any], int]:
-    """Begin to copy the folder."""
-    folder, host = named_folder(call.user, name), host_named(call.user, call.text("target_host", ""))
-    made = clone_folder(folder, call.user, name=call.text("target_name"), host=host, now=timezone.now())
-    return {"id": made.pk.hex, "name": made.name, "host": made.host.name, "bgtask_id": None}, 201
 
 
 def invitations(call: Call) -> dict[str, Any]:

@@ -145,7 +145,7 @@ class AsyncCompatView(CompatView, AsyncAPIView):
     """A view that waits without a thread."""
 
 
-def view(*, is_open: bool = False, **handlers: Handler | Any) -> Any:
+def view(*, is_open: bool = False, **handlers: Any) -> Any:
     """Return the view that answers each method by its handler, a function of the call and the parts of the address.
 
     A handler returns a body, a body with its status, a response, or None for 204; other methods answer 501.
@@ -154,7 +154,7 @@ def view(*, is_open: bool = False, **handlers: Handler | Any) -> Any:
     functions = dict.fromkeys(_METHODS, unknown)
     functions |= {name: one for name, one in handlers.items() if name in (*_METHODS, "head")}
     waits = any(map(iscoroutinefunction, functions.values()))
-    members = {name: (_waiting if waits else _plain)(one) for name, one in functions.items()}
+    members: dict[str, Any] = {name: (_waiting if waits else _plain)(one) for name, one in functions.items()}
     members |= {name: one for name, one in handlers.items() if name not in functions}
     members |= {"permission_classes": [AllowAny], "authentication_classes": []} if is_open else {}
     kind: Any = type("CompatView", (AsyncCompatView if waits else CompatView,), members)

@@ -9,7 +9,6 @@ from uuid import UUID
 from django.utils import timezone
 
 from backendai.domain.cluster.site import current_announcements
-from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.launching.renaming import rename_session
 from backendai.domain.compute.services.life.ending import terminate_session
 from backendai.domain.compute.status import TERMINAL
@@ -21,7 +20,6 @@ from backendai.portal.compat.names import awaited, named_session
 
 VERSIONS = {"version": "v7.20230615", "manager": "23.09.10"}  # the newest that clients from 23.09 on speak with
 _END_SECONDS = 60.0
-_MOST_GRAPH = 200
 
 
 def versions(call: Call) -> dict[str, str]:
@@ -35,23 +33,10 @@ def announcement(call: Call) -> dict[str, Any]:
     return {"enabled": bool(texts), "message": "\n\n".join(texts)}
 
 
-def facts(call: Call, name: str) -> dict[str, Any]:
-    """Return what the session is."""
-    one = named_session(call.user, name)
-    age = timezone.now() - one.created_at
-    return {
-        "id": str(one.pk), "name": one.name, "image": one.image.name, "lang": one.image.name, "status": one.status,
-        "statusInfo": str(one.reason_text), "domainName": one.project.domain.name, "groupId": str(one.project_id),
-        "userId": str(one.owner_id), "scalingGroup": one.resource_group.name, "occupiedSlots": dict(one.slots),
-        "creationTime": one.created_at.isoformat(), "age": int(age.total_seconds() * 1000), "numQueriesExecuted": 0,
-    }  # fmt: skip
-
-
 async def end(call: Call, name: str) -> dict[str, Any]:
     """Terminate the session, and answer when it has ended, or after a minute."""
     with call.held():
-        session = await look(_end, call, name)
-        session = await awaited(session, TERMINAL, _END_SECONDS)
+        session = await awaited(await look(_end, call, name), TERMINAL, _END_SECONDS)
     return {"stats": {"status": str(session.status).lower()}}
 
 
@@ -86,21 +71,6 @@ def history(call: Call, name: str) -> dict[str, Any]:
         "TERMINATING": one.terminating_at, str(one.status if one.ended_at else "TERMINATED"): one.ended_at,
     }  # fmt: skip
     return {"result": {status.lower(): at.isoformat() for status, at in times.items() if at}}
-
-
-def graph(call: Call, name: str) -> dict[str, Any]:
-    """Return the session with those that it waits for, and so on; 200 at most."""
-    return _graph(named_session(call.user, name), {})
-
-
-def _graph(one: ComputeSession, seen: dict[UUID, None]) -> dict[str, Any]:
-    seen[one.pk] = None
-    rest = [each for each in one.depends_on.order_by("created_at") if each.pk not in seen and len(seen) < _MOST_GRAPH]
-    at = one.ended_at or one.started_at or one.created_at
-    return {
-        "session_id": str(one.pk), "session_name": one.name, "status": f"KernelStatus.{one.status}",
-        "status_changed": at.strftime("%Y-%m-%d %H:%M:%S"), "depends_on": [_graph(each, seen) for each in rest],
-    }  # fmt: skip
 
 
 def apps(call: Call, name: str) -> list[dict[str, Any]]:

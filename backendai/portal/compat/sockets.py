@@ -196,7 +196,8 @@ def _order_in(text: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         said = None
     said = said if isinstance(said, dict) else {}
-    options = said.get("options") if isinstance(said.get("options"), dict) else {}
+    options: Any = said.get("options")
+    options = options if isinstance(options, dict) else {}
     steps = {step: options.get(step) for step in ("clean", "build", "exec")}
     mode = "batch" if said.get("mode") == "batch" else "query"
     return {**_TAKE, "op": "run", "mode": mode, "code": str(said.get("code") or ""), "options": steps, "takes": True}

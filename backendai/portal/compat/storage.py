@@ -14,14 +14,12 @@ from urllib.parse import quote
 import aiohttp
 from django.core import signing
 from django.http import HttpResponse, StreamingHttpResponse
-from django.utils import timezone
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
 from backendai.base.core.errors import UserError
 from backendai.domain.accounts.models import KeyPair, User
-from backendai.domain.accounts.sign_in.credentials import Credential, user_by
 from backendai.domain.storage.file_server import FileServerError, StorageSilent
 from backendai.domain.storage.services import folder_ticket
 from backendai.domain.storage.status import Rights
@@ -46,11 +44,11 @@ class StorageToken(BaseAuthentication):
 
     def authenticate(self, request: Request) -> tuple[User, KeyPair]:
         """Return the user and the key pair."""
-        claims = _claims(request.query_params.get("token", ""))
-        user = user_by(Credential(key_pair=str(claims.get("pair"))), timezone.now())
-        if user is None:
+        access_key = _claims(request.query_params.get("token", "")).get("pair")
+        pairs = KeyPair.objects.select_related("user").filter(is_active=True, user__is_active=True)
+        if (pair := pairs.filter(pk=access_key).first()) is None:
             raise AuthenticationFailed("The key pair of this token is no longer active.", code="invalid-token")
-        return user, KeyPair(pk=claims["pair"])
+        return pair.user, pair
 
     def authenticate_header(self, request: Request) -> str:
         """Return the challenge, which turns a refusal into 401 instead of 403."""
@@ -83,7 +81,7 @@ async def append(call: Call) -> HttpResponse:
     """Append a part to an upload."""
     claims, query = _claims(call.request.query_params["token"]), call.request.query_params
     if "dst_dir" in query:
-        raise NotOffered("Models are uploaded into a folder of the usage model: use vfolder upload.")
+        raise NotOffered("Models are uploaded as other files of folders are: without a version of the model.")
     head = {name: call.request.headers.get(name, "") for name in ("Upload-Offset", "Content-Length")}
     head = _TUS | {"Content-Type": "application/offset+octet-stream"} | {key: one for key, one in head.items() if one}
     body = pieces_of(call.request)
@@ -126,6 +124,7 @@ async def _asked(
     stack: AsyncExitStack, call: Call, method: str, folder: str, part: str, rights: Rights, **sent: Any
 ) -> aiohttp.ClientResponse:
     """Return the file server's answer, open until the stack closes. Raises FileServerError for a refusal."""
+    stack.enter_context(call.held())
     row = await look(lambda: named_folder(call.user, folder))
     way = await look(folder_ticket, call.user, row, rights)
     sent["headers"] = {**sent["headers"], "Authorization": f"Bearer {way.ticket}"}

@@ -1,5 +1,7 @@
 """Addresses of the official client's protocol."""
 
+from typing import Any
+
 from django.urls import path
 
 from backendai.portal.compat import admin_lists, events, folders, launching, lists, session_files, sessions, storage
@@ -8,7 +10,7 @@ from backendai.portal.compat.graph import answering
 
 _S = "compat/session/<str:name>"
 _F = "compat/folders/<str:name>"
-_parts = {
+_parts: dict[str, Any] = {
     "authentication_classes": [storage.StorageToken],
     "is_streamed": True,
     "largest_body": storage.LARGEST_PART,
@@ -23,11 +25,10 @@ urlpatterns = [
     path("compat/admin/gql", _graph),
     path("compat/admin/graphql", _graph),
     path("compat/session", view(post=launching.create, launches=True)),
-    path(_S, view(get=sessions.facts, delete=sessions.end, patch=sessions.restart)),
+    path(_S, view(delete=sessions.end, patch=sessions.restart)),
     path(f"{_S}/rename", view(post=sessions.rename)),
     path(f"{_S}/logs", view(get=sessions.logs, is_large=True)),
     path(f"{_S}/status-history", view(get=sessions.history)),
-    path(f"{_S}/dependency-graph", view(get=sessions.graph)),
     path(f"{_S}/files", view(get=session_files.entries)),
     path(f"{_S}/upload", view(post=session_files.upload, is_streamed=True, largest_body=session_files.LARGEST_FORM)),
     path(f"{_S}/download", view(get=session_files.download, post=session_files.download)),
@@ -35,7 +36,6 @@ urlpatterns = [
     path("compat/events/session", view(get=events.of_session)),
     path("compat/folders", view(get=folders.folders, post=folders.create)),
     path("compat/folders/_/hosts", view(get=folders.hosts)),
-    path("compat/folders/_/allowed_types", view(get=folders.types)),
     path("compat/folders/invitations/list", view(get=folders.invitations)),
     path("compat/folders/invitations/accept", view(post=folders.accept)),
     path("compat/folders/invitations/delete", view(delete=folders.decline)),
@@ -47,8 +47,6 @@ urlpatterns = [
     path(f"{_F}/move-file", view(post=folders.move_file)),
     path(f"{_F}/delete-files", view(delete=folders.delete_files, post=folders.delete_files)),
     path(f"{_F}/invite", view(post=folders.invite)),
-    path(f"{_F}/leave", view(post=folders.leave)),
-    path(f"{_F}/clone", view(post=folders.clone)),
     path(f"{_F}/request-upload", view(post=storage.request_upload)),
     path(f"{_F}/request-download", view(post=storage.request_download)),
     path("compat/storage/upload", view(patch=storage.append, head=storage.offset, **_parts)),
