@@ -61,8 +61,11 @@ def _sum_up(group_id: int, now: datetime) -> None:
             "error_seconds": median(map(_error, shown)),
             "bias": median(row.ratio or 0.0 for row in shown),
             "worst": [str(row.pk) for row in shown[:_MOST_WORST]],
+            "early": spread.early,
+            "late": spread.late,
+            "latest": spread.latest,
+            "is_reliable": spread.is_reliable,
             "updated_at": now,
-            **spread._asdict(),
         },
     )
 
