@@ -16,7 +16,7 @@ from backendai import asgi
 from backendai.domain.accounts.models import KeyPair
 from backendai.domain.storage.models import Folder
 from backendai.domain.storage.services import create_folder
-from backendai.portal.compat.sockets import _order_in, _without
+from backendai.portal.compat.sockets import _order_in
 from tests.cast import Cast
 from tests.compat.callers import HOST, Signer
 from tests.factories import make_running_session
@@ -98,10 +98,3 @@ def test_an_order_that_cannot_be_read_runs_nothing(text: str) -> None:
     order = _order_in(text)
     assert (order["op"], order["mode"], order["code"]) == ("run", "query", "")
     assert order["options"] == {"clean": None, "build": None, "exec": None}
-
-
-def test_a_question_that_the_terminal_shows_is_not_told_again() -> None:
-    assert _without("p> hi\n", [["stdout", "p> hi\ngot"], ["stderr", "x"]]) == [["stdout", "got"], ["stderr", "x"]]
-    assert _without("p> hi\n", [["stdout", "p> hi\n"]]) == []
-    assert _without("p> hi\n", [["stdout", "other"]]) == [["stdout", "other"]]
-    assert _without("", [["stdout", "p"]]) == [["stdout", "p"]]

@@ -107,11 +107,10 @@ class ExecuteConsumer(SignedConsumer):
                 if order["op"] == "input":
                     await ask(self._target, {**order, **run})
                     order = _TAKE
-                told = shape_of(await ask(self._target, {**order, **run}))
+                told = shape_of(await ask(self._target, {**order, **run}), echo)
             except (UserError, PlatformError) as error:
                 told = {"status": "finished", "exitCode": 1, "options": None, "files": []}
                 told["console"] = [["stderr", f"{error}\n"]]
-            told["console"] = _without(echo, told["console"])
             if told["console"] or told["status"] != "continued":
                 await self.send(text_data=json.dumps(told))
             if told["status"] == "finished":
@@ -179,14 +178,6 @@ def signer_of_handshake(scope: Mapping[str, Any]) -> KeyPair:
         version=headers.get("x-backendai-version", ""),
     )
     return signer_of(signed, headers.get("authorization", "").partition(" ")[2].strip(), now=timezone.now())
-
-
-def _without(echo: str, console: list[list[Any]]) -> list[list[Any]]:
-    """Return the output without the repeated question and answer, which the terminal of the client shows already."""
-    if not echo or not console or console[0][0] != "stdout" or not str(console[0][1]).startswith(echo):
-        return console
-    first = ["stdout", str(console[0][1]).removeprefix(echo)]
-    return [first, *console[1:]] if first[1] else console[1:]
 
 
 def _order_in(text: str) -> dict[str, Any]:

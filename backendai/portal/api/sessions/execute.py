@@ -45,8 +45,8 @@ class Execute(GuestView):
         wish = self.read(ExecuteRequest, request.data)
         run_id, mode, code = str(wish.get("runId") or uuid4().hex), wish["mode"], wish["code"]
         if mode == "complete":
-            found = await self.ask("complete", code=code, cursor=cursor_in(wish["options"], code))
-            return Response({"result": completed(run_id, found.get("matches") or [])})
+            found = await self.ask("complete", code=code, cursor=_cursor(wish["options"], code))
+            return Response({"result": _completed(run_id, found.get("matches") or [])})
         if mode == "interrupt":
             await self.ask("interrupt", run_id=run_id)
             return Response({"result": shape_of(await self.ask("take", run_id=run_id))})
@@ -69,8 +69,7 @@ _STEPS = ("clean", "build", "exec")
 
 
 def shape_of(told: dict[str, Any], prompt: str = "") -> dict[str, Any]:
-    """Return what the guest says of a run in the form of the original. ``prompt``: of the question just answered, which
-    the client has got with it."""
+    """Return a run in the form of the original. ``prompt``: what its output repeats of a question just answered."""
     has_all = int(told.get("offset") or 0) >= int(told.get("end") or 0)
     state = "continued"
     if step := told.get("ended_step"):
@@ -109,8 +108,7 @@ def _console(item: dict[str, Any]) -> list[Any] | None:
     return ["stderr", text + "\n"] if text else None
 
 
-def completed(run_id: str, matches: list[str]) -> dict[str, Any]:
-    """Return completions in the form of the original."""
+def _completed(run_id: str, matches: list[str]) -> dict[str, Any]:
     suggestions = {"suggestions": matches}
     return {
         "runId": run_id, "status": "finished", "exitCode": 0, "console": [["completion", suggestions]],
@@ -118,8 +116,7 @@ def completed(run_id: str, matches: list[str]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def cursor_in(options: dict[str, Any], code: str) -> int:
-    """Return the position for which completions are asked; default: the end of the code."""
+def _cursor(options: dict[str, Any], code: str) -> int:
     value = options.get("cursor", options.get("col"))
     return value if isinstance(value, int) and 0 <= value <= len(code) else len(code)
 
