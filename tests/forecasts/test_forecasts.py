@@ -72,6 +72,16 @@ def test_a_known_end_counts_though_there_is_no_history(cast: Any) -> None:
     assert StartForecast.objects.get(pk=waiting.pk).expected == now + 2 * HOUR
 
 
+def test_a_group_whose_accelerators_have_ids_of_their_driver_is_foreseen(cast: Any) -> None:
+    running = full_agent(cast)
+    now = timezone.now()
+    ComputeSession.objects.filter(pk=running.pk).update(ends_at=now + HOUR)
+    running.kernels.update(devices={"cuda.device": {"GPU-3f0A-77": "1"}})
+    waiting = make_session(cast.alice)
+    foreseeing.forecast_group(waiting.resource_group, now)
+    assert StartForecast.objects.get(pk=waiting.pk).expected == now + HOUR
+
+
 def test_no_forecast_is_later_than_the_reserved_start(cast: Any) -> None:
     running = full_agent(cast)
     now = timezone.now()

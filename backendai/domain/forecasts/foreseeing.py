@@ -93,9 +93,7 @@ def _read_placed(group: ResourceGroup, without: set[UUID]) -> list[_Placed]:
     rows: dict[UUID, Any] = {}
     for agent, slots, devices, *row in kernels.values_list("agent_id", "slots", "devices", *columns):
         if row[0] not in without:
-            held[row[0]].append(
-                Held(agent, Slots.parse(slots), {name: Slots.parse(of) for name, of in devices.items()})
-            )
+            held[row[0]].append(Held(agent, Slots.parse(slots), _shares(devices)))
             rows[row[0]] = row
     return [_placed(row, tuple(held[pk])) for pk, row in rows.items()]
 
