@@ -24,6 +24,7 @@ class Capability(StrEnum):
     SIZE_LIMITS = "size-limits"  # limits how much a kernel writes outside its folders
     FOLDERS = "folders"  # kernels can mount folders
     DEVICES = "devices"  # kernels can get accelerators
+    HOMES = "homes"  # stores homes of kernels in folders, and starts kernels from them
     READINGS = "readings"  # measures the resource use of kernels
     TERMINAL = "terminal"
     EXECUTION = "execution"  # runs code in interactive sessions, and moves files in and out

@@ -37,6 +37,7 @@ from backendai.base.wire.fields import (
     TextReport,
     Word,
 )
+from backendai.base.wire.homes import StoredHome
 from backendai.base.wire.live import Devices, LiveSample
 from backendai.base.wire.mounts import MOST_HOSTS, HostReport, MountSpec
 from backendai.base.wire.node_jobs import NodeJobOrder
@@ -129,6 +130,7 @@ class KernelSpec(Order):
     manifest: str = Field(default="", repr=False)  # signed by the portal, so that the session can be adopted later
     mounts: list[MountSpec] = Field(default_factory=list)
     start_in: str = ""  # the working directory of programs; empty: the home
+    home: StoredHome | None = None  # a stored home, from which the new home is filled
 
     @property
     def runs_program(self) -> bool:
