@@ -18,7 +18,7 @@ from uuid import UUID
 logger = logging.getLogger(__name__)
 
 LaneName = str  # start, pull, ready, end, or a kind of job
-Action = Literal["start", "stop", "look", "discard", "verdict", "job"]
+Action = Literal["start", "stop", "look", "discard", "verdict", "thaw", "job"]
 Move = tuple[LaneName, Callable[["Claim"], "Move | None"]]
 Work = Callable[["Claim"], Move | None]
 

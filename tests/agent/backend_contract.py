@@ -20,7 +20,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from backendai.agent.backends.abilities import Imaging, Measuring
+from backendai.agent.backends.abilities import HomeStoring, Imaging, Measuring
 from backendai.agent.backends.base import Backend, ImageNotFound, KernelGone, StaleGeneration
 from tests.agent.contract_tools import NewSpec, ended_of, needs
 from tests.agent.stream_contract import StreamContract
@@ -33,6 +33,8 @@ class BackendContract(StreamContract):
     missing_image = "local/backendai-test:no-such-image"
     exits_with_3 = "exit 3"
     loses_a_process_to_its_limit = "tail -c 300000000 /dev/zero; sleep 1"
+    ticks = "trap 'echo bye; exit 0' TERM; while :; do echo tick; sleep 0.1; done"
+    stands_still = True
     ignores_the_polite_signal = "trap '' TERM; echo ready; while :; do sleep 0.2; done"
 
     def test_it_starts_a_kernel_and_adopts_it_when_asked_again(self, backend: Backend, new_spec: NewSpec) -> None:
@@ -65,6 +67,60 @@ class BackendContract(StreamContract):
             backend.start(new.model_copy(update={"generation": 1}))
         assert [(kernel.generation, kernel.running) for kernel in backend.kernels()] == [(2, True)]
         assert backend.start(new).container_id == started.container_id
+
+    @needs(HomeStoring)
+    def test_a_frozen_kernel_stands_still_until_it_is_thawed_by_another_agent_too(
+        self, backend: HomeStoring, reopened: Callable[[], HomeStoring], new_spec: NewSpec
+    ) -> None:
+        spec = new_spec(session_type="batch", command=self.ticks)
+        backend.start(spec)
+        until(lambda: self.ticked(backend, spec.kernel_id))
+        for _ in range(2):
+            backend.freeze(spec.kernel_id)
+        assert [(one.running, one.frozen) for one in backend.kernels()] == [(True, True)]
+        assert backend.ended(spec.kernel_id) is None
+        if self.stands_still:
+            backend = reopened()
+            assert [(one.running, one.frozen) for one in backend.kernels()] == [(True, True)]
+            before = self.ticked(backend, spec.kernel_id)
+            time.sleep(1)
+            assert self.ticked(backend, spec.kernel_id) == before
+        for _ in range(2):
+            backend.thaw(spec.kernel_id)
+        assert [(one.running, one.frozen) for one in backend.kernels()] == [(True, False)]
+        now = self.ticked(backend, spec.kernel_id)
+        until(lambda: self.ticked(backend, spec.kernel_id) > now)
+        backend.thaw(uuid4())
+        with pytest.raises(KernelGone):
+            backend.freeze(uuid4())
+
+    @needs(HomeStoring)
+    def test_a_frozen_kernel_is_killed_at_once_stopped_politely_and_removed(
+        self, backend: HomeStoring, new_spec: NewSpec
+    ) -> None:
+        specs = [new_spec(session_type="batch", command=self.ticks) for _ in range(3)]
+        for spec in specs:
+            backend.start(spec)
+            until(lambda spec=spec: self.ticked(backend, spec.kernel_id))
+            backend.freeze(spec.kernel_id)
+        killed, stopped, removed = (spec.kernel_id for spec in specs)
+        began_at = time.monotonic()
+        backend.stop(killed, grace=0)
+        assert time.monotonic() - began_at < 5
+        ended = backend.ended(killed)
+        assert ended is not None and ended.reason == "" and self.ticked(backend, killed)
+        backend.stop(stopped, grace=20)
+        assert time.monotonic() - began_at < 15, "it was thawed, and could end by itself"
+        if self.stands_still:
+            assert b"bye" not in backend.read_log(killed, limit=10**6)[0]
+            assert backend.read_log(stopped, limit=10**6)[0].endswith(b"bye\n")
+        assert [one.frozen for one in backend.kernels() if one.kernel_id != removed] == [False, False]
+        backend.remove(removed)
+        assert len(backend.kernels()) == 2
+
+    def ticked(self, backend: Backend, kernel_id: UUID) -> int:
+        """Return how many lines the kernel has printed."""
+        return backend.read_log(kernel_id, limit=10**6)[0].count(b"\n")
 
     @needs(Imaging)
     def test_it_says_that_the_image_is_missing_and_leaves_nothing(self, backend: Backend, new_spec: NewSpec) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import Event, RLock
 from uuid import UUID
 
-from backendai.agent.backends.abilities import Committing, HomeProviding, Imaging, Streaming
+from backendai.agent.backends.abilities import Committing, HomeStoring, Imaging, Streaming
 from backendai.agent.backends.base import (
     NOBODY,
     BackendError,
@@ -27,6 +27,7 @@ from backendai.agent.backends.base import (
 )
 from backendai.base.core.slots import Slots
 from backendai.base.wire.capabilities import Capability
+from backendai.base.wire.homes import StoredHome, StoreResult, StoreWork
 from backendai.base.wire.images import CommitSpec, RegistryAccess
 from backendai.base.wire.messages import ImageSighting, KernelSighting, KernelSpec, Note
 from backendai.base.wire.usage import HomeLook
@@ -40,6 +41,7 @@ class Entry:
     generation: int
     ended: Ended | None = None
     log: bytes = b"hello\n"
+    frozen: bool = False
 
 
 class MemoryTerminal(Terminal):
@@ -66,7 +68,7 @@ class MemoryTerminal(Terminal):
         self.closed = True
 
 
-class MemoryBackend(Imaging, Committing, Streaming, HomeProviding):
+class MemoryBackend(Imaging, Committing, Streaming, HomeStoring):
     """``said`` is every call that changes something, in order."""
 
     name = "memory"
@@ -124,6 +126,28 @@ class MemoryBackend(Imaging, Committing, Streaming, HomeProviding):
 
     def home_folder(self, kernel_id: UUID) -> Path | None:
         return self.home_folders.get(kernel_id)
+
+    def freeze(self, kernel_id: UUID) -> None:
+        self._answer()
+        self.said.append("freeze")
+        self.entries[kernel_id].frozen = True
+
+    def thaw(self, kernel_id: UUID) -> None:
+        self._answer()
+        self.said.append("thaw")
+        if kernel_id in self.entries:
+            self.entries[kernel_id].frozen = False
+
+    def store_home(self, work: StoreWork, progress: Progress) -> StoreResult:
+        self.said.append("store")
+        while not self.pull_gate.wait(0.01):
+            progress(Fetched(0.5, "half of it", 2**30, 2**31))
+        if self.failure:
+            raise self.failure
+        return StoreResult(size_bytes=2048, entries=3)
+
+    def drop_part(self, home: StoredHome) -> None:
+        self.said.append("drop")
 
     def commit(self, spec: CommitSpec) -> SavedImage:
         self.said.append("commit")
@@ -203,6 +227,7 @@ class MemoryBackend(Imaging, Committing, Streaming, HomeProviding):
                     kernel_id=key,
                     generation=entry.generation,
                     running=entry.ended is None,
+                    frozen=entry.frozen,
                     exit_code=entry.ended.exit_code if entry.ended else None,
                 )
                 for key, entry in self.entries.items()

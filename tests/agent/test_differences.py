@@ -22,6 +22,7 @@ ROWS = {
     "Console, files of the home, SSH": Capability.EXECUTION,
     "Folders": Capability.FOLDERS,
     "Saving as an image": Capability.COMMIT,
+    "Stopping, and resuming later": Capability.HOMES,
     "Resource usage": Capability.READINGS,
     "Programs reach other machines": Capability.ISOLATED,  # a trait: who has it does not
     "Serving models": Capability.SERVING,

@@ -191,7 +191,7 @@ def test_an_agent_offers_nothing_that_its_runtime_keeps_out(tmp_path: Path) -> N
         return capabilities_of(backend)
 
     usual, beyond = told(Runtime()), told(Runtime("runsc"))
-    assert usual - beyond == {*BEYOND_BORDER, "job.image.commit", "job.image.delete"}
+    assert usual - beyond == {*BEYOND_BORDER, "job.image.commit", "job.image.delete", "job.home.store"}
     assert beyond <= usual and {Capability.TERMINAL, Capability.APPS, Capability.FOLDERS} <= beyond
 
 

@@ -20,6 +20,7 @@ from backendai.agent.backends.docker.disk.scratch import Scratch, fill_for
 from backendai.agent.backends.native.backend import IMAGE, NativeBackend
 from backendai.agent.backends.shared import home as home_module
 from backendai.agent.backends.shared.home import BOOTSTRAP_SECONDS, WAIT, after_bootstrap, fill_home
+from backendai.agent.mounts.hosts import StorageHosts
 from backendai.base.wire.messages import HomeFile, KernelSpec
 from tests.agent.contract_tools import ask, ended_of
 from tests.agent.images import ensure_tmux_image
@@ -85,10 +86,11 @@ def test_a_home_is_whole_or_not_there_and_never_written_twice(tmp_path: Path) ->
     with pytest.raises(OSError, match="full"):
         scratch.prepare(spec.kernel_id, 0, fail)
     assert not (tmp_path / str(spec.kernel_id) / "home").exists()
-    home = scratch.prepare(spec.kernel_id, 0, fill_for(spec, ACCESS)) / "home"
+    fill = fill_for(spec, ACCESS, StorageHosts())
+    home = scratch.prepare(spec.kernel_id, 0, fill) / "home"
     assert not (home / "half").exists()
     (home / ".netrc").write_text("changed by its user")
-    scratch.prepare(spec.kernel_id, 0, fill_for(spec, ACCESS))
+    scratch.prepare(spec.kernel_id, 0, fill)
     assert (home / ".netrc").read_text() == "changed by its user"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from uuid import UUID, uuid4
 
 from backendai.agent.loop.reconcile import Orders, Reconciler
+from backendai.base.wire.homes import STORE
 from backendai.base.wire.messages import Desired, KernelSighting, StopOrder, SyncDown
 
 ONE = uuid4()
@@ -18,6 +19,22 @@ def sighting(
     kernel_id: UUID = ONE, generation: int = 1, *, running: bool = True, exit_code: int | None = None
 ) -> KernelSighting:
     return KernelSighting(kernel_id=kernel_id, generation=generation, running=running, exit_code=exit_code)
+
+
+def test_it_thaws_what_no_job_holds_at_the_second_sight_and_no_kernel_that_ends() -> None:
+    reconciler, frozen = Reconciler(), sighting().model_copy(update={"frozen": True})
+    job = {"kind": STORE, "job_id": uuid4()}
+    for _ in range(3):
+        assert compare(reconciler, [frozen], desired=started(), jobs=[job]) == Orders()
+    assert compare(reconciler, [frozen], desired=started(), jobs=[job | {"kind": "image.pull"}]) == Orders()
+    assert compare(reconciler, [frozen], desired=started()).thaw == [(ONE, 1)]
+    assert compare(reconciler, [sighting()], desired=started()) == Orders()
+    for _ in range(3):
+        orders = compare(reconciler, [frozen], stop=[StopOrder(kernel_id=ONE, generation=1)], desired=started())
+        assert orders.thaw == []
+    compare(reconciler, [frozen], desired=started())
+    reconciler.forget()
+    assert compare(reconciler, [frozen], desired=started()).thaw == []
 
 
 def started(generation: int = 1) -> list[Desired]:

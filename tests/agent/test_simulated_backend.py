@@ -50,6 +50,7 @@ class TestSimulatedBackend(BackendContract):
     prints_odd_lines = ""
     loses_a_process_to_its_limit = "sleep 1; out-of-memory"
     ignores_the_polite_signal = "sleep 100000"
+    ticks, stands_still = "sleep 100000", False
     question, answer = b"echo mark-42\n", b"mark-42"
     remember = b"echo set-mar\n"
 

@@ -14,6 +14,7 @@ from uuid import UUID
 from backendai.agent.backends.base import NOBODY, Backend, KernelReading, Progress, SavedImage, Terminal
 from backendai.agent.mounts.hosts import MountRules
 from backendai.base.wire.capabilities import Capability
+from backendai.base.wire.homes import StoredHome, StoreResult, StoreWork
 from backendai.base.wire.images import CommitSpec, RegistryAccess
 from backendai.base.wire.messages import ImageSighting, KernelSighting
 from backendai.base.wire.mounts import HostReport
@@ -115,11 +116,33 @@ class HomeProviding(Backend):
         """Return the path of the kernel's home folder on this machine; None if it has none there."""
 
 
+class HomeStoring(HomeProviding):
+    """A backend that stores the home of a kernel as an archive in a folder, and fills homes of new kernels from it."""
+
+    @abc.abstractmethod
+    def freeze(self, kernel_id: UUID) -> None:
+        """Let the kernel's programs stand still until ``thaw`` or the kernel's end. Raises KernelGone, BackendError."""
+
+    @abc.abstractmethod
+    def thaw(self, kernel_id: UUID) -> None:
+        """Let the programs of a frozen kernel go on; does nothing to others. Raises BackendError."""
+
+    @abc.abstractmethod
+    def store_home(self, work: StoreWork, progress: Progress) -> StoreResult:
+        """Write the archive of a frozen kernel's home; calls ``progress``, which can raise to give up, about once a
+        second. The archive gets its name when it is complete. Raises BackendError."""
+
+    @abc.abstractmethod
+    def drop_part(self, home: StoredHome) -> None:
+        """Delete what an interrupted ``store_home`` left. Raises BackendError."""
+
+
 _REPORTED: dict[Capability, type[Any]] = {
     Capability.COMMIT: Committing,
     Capability.TERMINAL: Streaming,
     Capability.READINGS: Measuring,
     Capability.FOLDERS: Mounting,
+    Capability.HOMES: HomeStoring,
 }
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from backendai.agent.backends.abilities import Committing, Imaging, capabilities_with
-from backendai.agent.backends.base import Backend, SavedImage
+import contextlib
+
+from backendai.agent.backends.abilities import Committing, HomeStoring, Imaging, capabilities_with
+from backendai.agent.backends.base import Backend, BackendError, KernelGone, SavedImage
 from backendai.agent.jobs.handlers import JobHandler, JobProgress, Outcome
 from backendai.base.core.messages import Message
 from backendai.base.wire.capabilities import Capability
+from backendai.base.wire.homes import STORE, StoreWork
 from backendai.base.wire.images import COMMIT, DELETE, PULL, PUSHING, CommitResult, CommitSpec, DeleteWork, PullWork
 
 
@@ -72,7 +75,37 @@ class PullHandler(JobHandler):
         return Outcome("It has come.")
 
 
-JOB_HANDLERS: tuple[type[JobHandler], ...] = (CommitHandler, DeleteImageHandler, PullHandler)
+class StoreHomeHandler(JobHandler):
+    """Stores the home of a kernel, whose programs stand still from then on. If that fails they go on, as if nothing had
+    happened."""
+
+    _backend: HomeStoring
+
+    kind, work = STORE, StoreWork
+    needs, begins = Capability.HOMES, Message("The session stands still, and its home is being stored.")
+    at_once = 2
+
+    def run(self, work: StoreWork, progress: JobProgress) -> Outcome:
+        """Freeze the kernel and store its home. The portal ends the kernel afterwards."""
+        here = {(one.kernel_id, one.generation) for one in self._backend.kernels() if one.running}
+        if (work.kernel_id, work.generation) not in here:
+            raise KernelGone("The session ended before its home was stored.")
+        try:
+            self._backend.freeze(work.kernel_id)
+            result = self._backend.store_home(work, progress.heed)
+        except BaseException:  # also when the agent stops: the next one begins again
+            with contextlib.suppress(BackendError):
+                self._backend.thaw(work.kernel_id)
+            raise
+        return Outcome(result=result.model_dump())
+
+    def undo(self, work: StoreWork) -> None:
+        """Let the kernel go on, and delete an incomplete archive."""
+        self._backend.thaw(work.kernel_id)
+        self._backend.drop_part(work.home)
+
+
+JOB_HANDLERS: tuple[type[JobHandler], ...] = (CommitHandler, DeleteImageHandler, PullHandler, StoreHomeHandler)
 
 
 def handlers_for(backend: Backend) -> list[type[JobHandler]]:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from uuid import UUID
 
+from backendai.agent.backends.abilities import HomeStoring
 from backendai.agent.backends.base import Backend
 from backendai.agent.kernel_index import KernelIndex
 from backendai.agent.kernel_queues import Claim, KernelQueues
@@ -80,6 +81,11 @@ class Kernels:
     def discard_soon(self, kernel_id: UUID, generation: int) -> None:
         """Stop and remove an unwanted kernel without a report."""
         self._lanes.submit(Claim(kernel_id, generation, "discard"), self._ends.discard)
+
+    def thaw_soon(self, kernel_id: UUID, generation: int) -> None:
+        """Let the programs of a frozen kernel go on."""
+        if isinstance(backend := self._backend, HomeStoring):
+            self._lanes.submit(Claim(kernel_id, generation, "thaw"), lambda _: backend.thaw(kernel_id))
 
     def report_missing(self, kernel_id: UUID, generation: int) -> None:
         """Report that a kernel which the portal expects is not on this agent."""

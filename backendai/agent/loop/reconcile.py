@@ -1,4 +1,5 @@
-"""Compares existing kernels with desired ones and returns orders; removals need two sightings in a row.
+"""Compares existing kernels with desired ones and returns orders; removals need two sightings in a row, and so does
+letting a frozen kernel go on.
 
 Keeps only that memory: no I/O, no clock, no threads.
 """
@@ -9,6 +10,7 @@ from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from backendai.base.wire.homes import STORE
 from backendai.base.wire.messages import KernelSighting, StopOrder, SyncDown
 
 Key = tuple[UUID, int]  # a kernel's id and generation
@@ -21,13 +23,15 @@ MOST_REMOVED_AT_ONCE = 5
 @dataclass(slots=True)
 class Orders:
     """The orders for now. ``ended``: desired kernels that have ended; their end must be reported. ``doubted``: running
-    kernels whose removal was ordered, too many at once to be plausible."""
+    kernels whose removal was ordered, too many at once to be plausible. ``thaw``: kernels that an agent froze before it
+    was killed, for a job that is not wanted any more."""
 
     start: list[Key] = field(default_factory=list)
     stop: list[StopOrder] = field(default_factory=list)
     ended: list[Key] = field(default_factory=list)
     discard: list[Key] = field(default_factory=list)
     missing: list[Key] = field(default_factory=list)
+    thaw: list[Key] = field(default_factory=list)
     doubted: list[Key] = field(default_factory=list)
 
 
@@ -39,6 +43,7 @@ class Reconciler:
         self._unwanted: set[Key] = set()
         self._started: set[Key] = set()
         self._missing: set[Key] = set()
+        self._frozen: set[Key] = set()
 
     def compare(
         self,
@@ -69,16 +74,26 @@ class Reconciler:
             ended=sorted(ended),
             discard=sorted(set(discard) - set(doubted) | decided),
             missing=self._due_missing(here.keys(), answer, held),
+            thaw=self._due_thaws({key for key in desired.keys() - over if key in here and here[key].frozen}, answer),
             doubted=doubted,
         )
 
     def forget(self) -> None:
         """Forget all first sightings, as the engine or the portal did not answer: two sightings must be consecutive."""
-        self._unwanted, self._missing, self._started = set(), set(), set()
+        self._unwanted, self._missing, self._started, self._frozen = set(), set(), set(), set()
 
     def _due_starts(self, waiting: set[Key], *, eager: bool) -> list[Key]:
         before, self._to_start = self._to_start, waiting
         return [key for key in waiting if eager or key in before]
+
+    def _due_thaws(self, frozen: set[Key], answer: SyncDown) -> list[Key]:
+        # Which kernel a job is about is not known before it begins. Ends thaw their kernels themselves.
+        is_storing = any(job.kind == STORE for job in answer.jobs)
+        idle = (
+            set() if is_storing else {key for key in frozen if key[0] not in {order.kernel_id for order in answer.stop}}
+        )
+        before, self._frozen = self._frozen, idle
+        return sorted(idle & before)
 
     def _due_discards(self, answer: SyncDown, kept: Set[Key]) -> list[Key]:
         unwanted = {(one.kernel_id, one.generation) for one in answer.unwanted} - kept

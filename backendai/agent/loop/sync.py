@@ -166,6 +166,8 @@ class SyncLoop:
             self._epoch.keep(orders.doubted)
         for kernel_id, generation in orders.missing:
             self._kernels.report_missing(kernel_id, generation)
+        for kernel_id, generation in orders.thaw:
+            self._kernels.thaw_soon(kernel_id, generation)
         for kernel_id, generation in orders.start:
             self._kernels.start_soon(kernel_id, generation)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -26,9 +27,14 @@ class Failed(Exception):
 
 def main() -> None:
     """Execute the order on standard input."""
+    execute({"look": look, "mount": mount})
+
+
+def execute(kinds: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]]) -> None:
+    """Execute the order on standard input by the function of its kind."""
     order = json.load(sys.stdin)
     try:
-        answer = {"look": look, "mount": mount}[order["do"]](order)
+        answer = kinds[order["do"]](order)
     except StorageMissing as error:
         answer = {"code": MISSING, "message": str(error)}
     except Failed as error:
@@ -64,7 +70,7 @@ def _open(root: Path, one: dict[str, Any]) -> int:
     """Return a descriptor of the directory to mount. Follows no links and stays on one file system. Raises Failed."""
     base = Path(one["linked"]) if one["linked"] else folder_path(root, UUID(one["folder"])) / DATA
     top = "/" if one["linked"] else str(root)
-    whole = _step(top, str(base.relative_to(top)), one["name"])
+    whole = open_below(top, str(base.relative_to(top)), one["name"])
     if not one["sub_path"]:
         return whole
     try:
@@ -81,7 +87,9 @@ def _open(root: Path, one: dict[str, Any]) -> int:
     return part
 
 
-def _step(top: str, path: str, name: str) -> int:
+def open_below(top: str, path: str, name: str) -> int:
+    """Return a descriptor (O_PATH) of a directory below ``top``, which belongs to the folder ``name``. Follows no
+    links. Raises Failed."""
     directory = os.open(top, _DIRECTORY | os.O_CLOEXEC)
     try:
         return opener()(directory, _parts(path), _DIRECTORY, False)

@@ -13,8 +13,10 @@ from backendai.base.wire.capabilities import Capability
 # Runtimes whose containers run under the machine's own Linux kernel; only these can share a network.
 SHARING_RUNTIMES = frozenset({"runc", "crun", "io.containerd.runc.v2", "nvidia"})
 # A virtual machine or a sandbox has a Linux kernel of its own: sockets of the agent and device files do not reach into
-# it, and its writes do not all lie in the layer that a saved image is made of.
-BEYOND_BORDER = frozenset({Capability.EXECUTION, Capability.DEVICES, Capability.COMMIT, Capability.PUSH})
+# it, and its writes do not all lie in the layer that a saved image is made of, or in the home that the agent sees.
+BEYOND_BORDER = frozenset(
+    {Capability.EXECUTION, Capability.DEVICES, Capability.COMMIT, Capability.PUSH, Capability.HOMES}
+)
 LEAST_MEMORY = 64 * 2**20  # bytes that a kernel has at least, without the overhead
 
 _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")

@@ -172,11 +172,12 @@ class KernelReport(TextReport):
 
 
 class KernelSighting(Message):
-    """A container or process of this deployment that exists on the agent."""
+    """A container or process of this deployment that exists on the agent. ``frozen``: its programs stand still."""
 
     kernel_id: UUID
     generation: Generation
     running: bool
+    frozen: bool = False
     container_id: Name = ""
     exit_code: ExitCode = None
 

@@ -1,4 +1,4 @@
-"""Jobs of agents besides kernels: pull, save or delete an image.
+"""Jobs of agents besides kernels: pull, save or delete an image, store a home.
 
 ``kind`` determines the keys of ``work`` and ``result``. New kinds may be added at any time: an agent rejects only a job
 of an unknown kind, not the whole sync.
@@ -19,7 +19,7 @@ CAPABILITY = "job."  # an agent that can do jobs of a kind reports the capabilit
 
 
 class JobState(StrEnum):
-    """State of an agent's job (pull, save or delete an image), as the agent reports it."""
+    """State of an agent's job (such as a pull of an image), as the agent reports it."""
 
     RUNNING = "RUNNING"
     DONE = "DONE"

@@ -36,7 +36,7 @@ from backendai.agent.backends.base import (
 )
 from backendai.agent.backends.docker.commits import DockerCommits
 from backendai.agent.backends.docker.disk.layers import WritableLayers, can_size_layers
-from backendai.agent.backends.docker.disk.scratch import Scratch
+from backendai.agent.backends.docker.disk.scratch import OWNER, Scratch
 from backendai.agent.backends.docker.engine import PREFIX, Engine
 from backendai.agent.backends.docker.guests import DockerGuests
 from backendai.agent.backends.docker.images import DockerImages
@@ -54,6 +54,7 @@ from backendai.agent.backends.docker.start import DockerStarter
 from backendai.agent.backends.docker.state import cause_of, how_it_ended, is_alive, sighting
 from backendai.agent.backends.docker.terminal import DockerTerminals
 from backendai.agent.backends.docker.usage import ContainerUsage
+from backendai.agent.mounts.homes import StoredHomes, lacks_homes
 from backendai.agent.mounts.hosts import StorageHosts
 from backendai.agent.mounts.kernel_mounts import KernelMounts
 from backendai.agent.settings.kernel_runtime import USUAL_RUNTIME, Runtime
@@ -64,7 +65,7 @@ from backendai.base.wire.messages import ImageSighting, KernelSighting, KernelSp
 from backendai.base.wire.usage import HomeLook
 
 
-class DockerBackend(MountingContainers, Imaging, Committing, Streaming, Measuring):
+class DockerBackend(MountingContainers, Imaging, Committing, Streaming, Measuring, StoredHomes):
     """The containers of one agent. The constructor is cheap; ``setup`` does the work at the agent's start.
 
     ``warm_networks``: networks prepared for single-kernel sessions. ``BACKENDAI_NETWORK_POOL``: addresses of networks.
@@ -88,8 +89,8 @@ class DockerBackend(MountingContainers, Imaging, Committing, Streaming, Measurin
         hosts: StorageHosts | None = None,
         runtime: Runtime = USUAL_RUNTIME,
     ) -> None:
-        self._runtime, self.lacks = runtime, runtime.lacks | docker_cluster.lacks()
         self._engine, self._data = Engine(docker_url, deployment, agent), data.absolute()
+        self._runtime, self.lacks = runtime, runtime.lacks | docker_cluster.lacks() | _lacks_homes(self._engine)
         self._accelerators, self._info = accelerators or Accelerators(), dict[str, Any]()
         self._networks = DockerNetworks(self._engine, os.environ.get("BACKENDAI_NETWORK_POOL"))
         self._holders = NetworkHolders(self._engine, self._networks.shared)
@@ -209,9 +210,23 @@ class DockerBackend(MountingContainers, Imaging, Committing, Streaming, Measurin
                 return
             self._scratch.mark_stopped(kernel_id)
             try:
+                if found["State"]["Paused"]:
+                    (client.unpause if grace > 0 else client.kill)(found["Id"])
                 client.stop(found["Id"], timeout=math.ceil(grace))
             except NotFound:
                 return
+
+    def freeze(self, kernel_id: UUID) -> None:
+        with self._engine.asking() as client:
+            found = self._engine.running(kernel_id)
+            if not found["State"]["Paused"]:
+                client.pause(found["Id"])
+
+    def thaw(self, kernel_id: UUID) -> None:
+        with self._engine.asking() as client:
+            found = self._engine.find(kernel_id)
+            if found is not None and found["State"]["Paused"]:
+                client.unpause(found["Id"])
 
     def ended(self, kernel_id: UUID) -> Ended | None:
         with self._engine.asking():
@@ -303,3 +318,9 @@ class DockerBackend(MountingContainers, Imaging, Committing, Streaming, Measurin
             with self._engine.asking() as client:
                 self._info = client.info()
         return self._info
+
+
+def _lacks_homes(engine: Engine) -> frozenset[Capability]:
+    """Return the capability to store homes if the agent may not read and own the files of containers."""
+    reads_homes = engine.socket_path is not None and os.geteuid() in (0, OWNER)
+    return lacks_homes() if reads_homes else frozenset({Capability.HOMES})

@@ -33,7 +33,7 @@ class DockerMounts:
     """Prepares a container's folders, and checks that the container has them."""
 
     def __init__(self, engine: Engine, mounts: KernelMounts, rules: Callable[[], MountRules]) -> None:
-        self._engine, self._mounts, self._rules = engine, mounts, rules
+        self._engine, self._mounts, self._rules, self.hosts = engine, mounts, rules, mounts.hosts
 
     def prepare(self, spec: KernelSpec) -> Binds:
         """Return the bind mounts for the engine. Raises StartFailed."""

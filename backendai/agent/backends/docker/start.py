@@ -104,8 +104,13 @@ class DockerStarter(KernelStarter[Container]):
         given = self._given(spec)
         if given is None:
             return None
+        if spec.home is not None:  # a home left by an interrupted start may be of an older archive
+            if self._find(spec) is not None:
+                return None
+            self._scratch.remove(spec.kernel_id)
         try:
-            scratch = self._scratch.prepare(spec.kernel_id, spec.scratch_bytes, fill_for(spec, ACCESS))
+            fill = fill_for(spec, ACCESS, self._mounts.hosts)
+            scratch = self._scratch.prepare(spec.kernel_id, spec.scratch_bytes, fill)
             authorities = self._scratch.prepare_authorities(spec)
             guest, kit = self._scratch.prepare_guest(spec.kernel_id), self._scratch.kit.prepare()
             write_cluster(guest, spec, ACCESS, owner=OWNER if os.geteuid() == 0 else None)
@@ -113,6 +118,9 @@ class DockerStarter(KernelStarter[Container]):
             raise StartFailed(
                 "The scratch folder cannot be made: {error}.", error=str(error), code="scratch-failed"
             ) from error
+        except StartFailed:  # the stored home cannot be unpacked
+            self._remove(spec.kernel_id)
+            raise
         if spec.cluster_size > 1:
             self._networks.ensure_for(spec)
         body = container_body(

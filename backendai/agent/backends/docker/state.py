@@ -61,6 +61,7 @@ def sighting(container: dict[str, Any]) -> KernelSighting:
         kernel_id=UUID(labels[f"{PREFIX}kernel"]),
         generation=int(labels[f"{PREFIX}generation"]),
         running=container["State"] in ("running", "paused", "restarting"),
+        frozen=container["State"] == "paused",
         container_id=container["Id"],
         exit_code=int(exited[1]) if exited else None,
     )

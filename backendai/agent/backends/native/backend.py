@@ -35,6 +35,7 @@ from backendai.agent.backends.native.supervised import SupervisedBackend
 from backendai.agent.backends.native.terminal import PtyTerminal, request_find, request_terminal
 from backendai.agent.backends.native.usage import readings_of
 from backendai.agent.backends.shared.cluster_files import lacking_here
+from backendai.agent.mounts.homes import StoredHomes, lacks_homes
 from backendai.agent.mounts.hosts import StorageHosts
 from backendai.agent.mounts.kernel_mounts import KernelMounts
 from backendai.base.core.messages import Message
@@ -58,7 +59,7 @@ _LABELS = {
 }
 
 
-class NativeBackend(SupervisedBackend):
+class NativeBackend(SupervisedBackend, StoredHomes):
     """Keeps kernels in the folders of ``Places``. Its only image stands for the machine's programs. ``serves``:
     replicas may run here, although every user of the machine reaches their ports."""
 
@@ -99,9 +100,16 @@ class NativeBackend(SupervisedBackend):
         self._homes = lambda kernel_id: self._places.find(kernel_id).path / "home"
         self.guests = NativeGuests(self._running, self._find)
         self.services = NativeServices(self._running, environments)
-        self._serves = serves
+        self._serves, self.lacks = serves, lacks_homes()
         if serves:
             self.capabilities = self.capabilities | {Capability.SERVING}
+
+    def freeze(self, kernel_id: UUID) -> None:
+        self._running(kernel_id).freeze()
+
+    def thaw(self, kernel_id: UUID) -> None:
+        if folder := self._find(kernel_id):
+            folder.thaw()
 
     def storage(self) -> list[Path]:
         return [self._data, self._places.new]

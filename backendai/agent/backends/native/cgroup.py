@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from pathlib import Path
 from uuid import uuid4
 
 from backendai.base.core.slots import MILLI, Slots
 
 MOUNT = Path("/sys/fs/cgroup")
+FREEZE_SECONDS = 5.0
 _PERIOD = 100_000  # microseconds
 _SMALLEST_QUOTA = 1_000
 _V1_CONTROLLERS = ("memory", "cpu", "pids")
@@ -52,6 +54,20 @@ def members(directories: list[Path]) -> set[int]:
         with contextlib.suppress(OSError):
             found |= {int(pid) for pid in (directory / "cgroup.procs").read_text().split()}
     return found
+
+
+def hold(directories: list[Path], *, still: bool) -> bool:
+    """Freeze or thaw the processes in a kernel's directories; returns False if Linux has no freezer there (version 1).
+    Raises OSError, also if not all are frozen in time."""
+    freezers = [directory for directory in directories if (directory / "cgroup.freeze").exists()]
+    for directory in freezers:
+        (directory / "cgroup.freeze").write_text(str(int(still)))
+    deadline = time.monotonic() + FREEZE_SECONDS
+    while still and any("frozen 0" in (directory / "cgroup.events").read_text() for directory in freezers):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not within {FREEZE_SECONDS:g} s")
+        time.sleep(0.01)
+    return bool(freezers)
 
 
 def _candidates_v2(mount: Path) -> list[Path]:

@@ -1,7 +1,8 @@
 """A native kernel's folder with all data about it, so that any agent can take the kernel over.
 
-``spec.json``: the order. ``launch.json``: how it was started. ``runner.json``: its supervisor. ``stop.json``: the order
-to end it. ``exit.json``: how it ended. ``output.log``: its output. ``home``: its scratch folder.
+``spec.json``: the order. ``launch.json``: how it was started. ``runner.json``: its supervisor. ``frozen.json``: the
+processes that ``freeze`` has stopped. ``stop.json``: the order to end it. ``exit.json``: how it ended. ``output.log``:
+its output. ``home``: its scratch folder.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import contextlib
 import json
 import os
 import signal
+import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,15 +21,16 @@ from uuid import UUID
 import psutil
 from pydantic import ValidationError
 
-from backendai.agent.backends.base import Ended, ended_by_itself, ended_short_of_memory
-from backendai.agent.backends.native.cgroup import members
-from backendai.agent.backends.native.runner import remove_traces, start_time
+from backendai.agent.backends.base import BackendError, Ended, ended_by_itself, ended_short_of_memory
+from backendai.agent.backends.native.cgroup import FREEZE_SECONDS, hold, members
+from backendai.agent.backends.native.runner import remove_traces, start_time, stat_fields
 from backendai.agent.backends.shared.trees import make_removable, remove_tree
 from backendai.base.core.slots import format_size
 from backendai.base.wire.messages import KernelSighting, KernelSpec
 
 SUPERVISES = "BACKENDAI_SUPERVISES"  # a supervisor's variable with its kernel's id
 _MARK = "BACKENDAI_KERNEL_ID"
+_STILL: tuple[list[str], ...] = ([], ["T"], ["t"], ["Z"], ["X"])  # states of processes
 _LOST = "The supervisor of the kernel is gone: it was killed, or the machine was restarted."
 
 
@@ -89,6 +93,7 @@ class KernelFolder:
             kernel_id=self.kernel_id,
             generation=spec.generation,
             running=running,
+            frozen=running and bool(self.read("frozen")),
             container_id=self.container_id(),
             exit_code=None if running else self.read("exit").get("exit_code"),
         )
@@ -110,6 +115,26 @@ class KernelFolder:
             return replace(ended_by_itself(code), reason=ending.get("reason", "exited"))
         return Ended(code, ending.get("reason", "exited"), message or _describe(ending), has_cause=bool(message))
 
+    def freeze(self) -> None:
+        """Let all processes but the supervisor stand still: by the kernel's control group, else one by one. Raises
+        BackendError."""
+        stopped: list[int] = self.read("frozen").get("pids", [])
+        try:
+            self.write("frozen", {"pids": stopped})  # first, so that a later agent knows it
+            if not hold(self._cgroups(), still=True):
+                self._stop_each(stopped)
+        except OSError as error:
+            raise BackendError("The session cannot be frozen: {error}.", error=str(error), code="not-frozen") from error
+
+    def thaw(self) -> None:
+        """Let the processes go on that ``freeze`` has stopped."""
+        if stopped := self.read("frozen"):
+            with contextlib.suppress(OSError):  # the kernel has ended
+                hold(self._cgroups(), still=False)
+            here = self.processes()
+            _signal([pid for pid in reversed(stopped["pids"]) if pid in here], signal.SIGCONT)
+            (self.path / "frozen.json").unlink(missing_ok=True)
+
     def kill(self) -> None:
         """Kill the supervisor and all remaining processes of the kernel."""
         launch, victims = self.read("launch"), self.processes()
@@ -122,8 +147,8 @@ class KernelFolder:
 
     def processes(self) -> set[int]:
         """Return the supervisor and all processes of the kernel, including detached ones."""
-        launch, runner = self.read("launch"), self.runner()
-        found = members([Path(cgroup) for cgroup in launch.get("cgroups", [])]) | self._marked()
+        runner = self.runner()
+        found = members(self._cgroups()) | self._marked()
         if runner is not None:
             with contextlib.suppress(psutil.Error):
                 found |= {child.pid for child in psutil.Process(runner).children(recursive=True)} | {runner}
@@ -136,6 +161,21 @@ class KernelFolder:
             make_removable(self.path)
             remove_tree(self.path)
 
+    def _stop_each(self, stopped: list[int]) -> None:
+        """Stop the processes that do not stand still, and add them to ``stopped`` and its file. Raises TimeoutError."""
+        runner, deadline = self.runner(), time.monotonic() + FREEZE_SECONDS
+        while moving := [pid for pid in self.processes() - {runner} if stat_fields(pid)[:1] not in _STILL]:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"not within {FREEZE_SECONDS:g} s")
+            moving.sort(key=start_time)  # parents first: a shell must not see that its jobs were stopped
+            stopped += [pid for pid in moving if pid not in stopped]
+            self.write("frozen", {"pids": stopped})
+            _signal(moving, signal.SIGSTOP)
+            time.sleep(0.01)  # another round finds those that were being started
+
+    def _cgroups(self) -> list[Path]:
+        return [Path(cgroup) for cgroup in self.read("launch").get("cgroups", [])]
+
     def _marked(self) -> set[int]:
         """Return the processes with the kernel's id in their environment. Includes a supervisor whose kernel has not
         started yet."""
@@ -145,6 +185,12 @@ class KernelFolder:
             if wanted in (environ.get(_MARK), environ.get(SUPERVISES)) and process.pid != os.getpid():
                 found.add(process.pid)
         return found
+
+
+def _signal(pids: Sequence[int], number: int) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 def _describe(ending: dict[str, Any]) -> str:

@@ -7,6 +7,7 @@ import os
 import platform
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +45,11 @@ TMUX_CONF = "tmux.conf"
 ENVIRONMENT = "python"
 
 
-def furnish(place: NativePlace, spec: KernelSpec, isolation: Isolation) -> None:
-    """Create the kernel's files: home, temporary folder, ``python``, tables of users and hosts."""
+def furnish(
+    place: NativePlace, spec: KernelSpec, isolation: Isolation, unpack: Callable[[Path], None] = lambda _: None
+) -> None:
+    """Create the kernel's files: home, temporary folder, ``python``, tables of users and hosts. ``unpack``: as in
+    ``fill_home``."""
     for folder in (place.home, place.tmp, place.programs, place.tables, place.guest):
         folder.mkdir()
     for name in ("python", "python3"):
@@ -69,7 +73,7 @@ def furnish(place: NativePlace, spec: KernelSpec, isolation: Isolation) -> None:
     (place.programs / TMUX_CONF).chmod(0o644)
     access = _access(place, isolation)
     write_cluster(place.guest, spec, access, owner=place.uid)
-    fill_home(place.home, spec, owner=place.uid, access=access)
+    fill_home(place.home, spec, owner=place.uid, access=access, unpack=unpack)
     if isolation.bwrap is None:
         _link_folders(place)
     for folder in filter(None, (place.home, place.tmp, place.runtime)):

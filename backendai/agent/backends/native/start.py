@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from backendai.agent.backends.native.logs import read_tail
 from backendai.agent.backends.native.places import NativePlaces
 from backendai.agent.backends.native.sandbox import NativePlace, open_to_all, probe
 from backendai.agent.backends.native.supervisors import SupervisedStarter
+from backendai.agent.mounts.homes import unpack_home
 from backendai.agent.mounts.hosts import KERNEL_USER, MountRules
 from backendai.agent.mounts.kernel_mounts import Binds, KernelMounts
 from backendai.base.core.slots import MILLI, Slots
@@ -62,7 +64,7 @@ class NativeStarter(SupervisedStarter):
             folder.path.chmod(0o711)
         with self._choosing:
             place = self._place(folder, binds)
-            furnish(place, spec, self.isolation)
+            furnish(place, spec, self.isolation, partial(unpack_home, self.mounts.hosts, spec, owner=place.uid))
             folder.write("launch", self._launch(spec, place))
 
     def _place(self, folder: KernelFolder, binds: Binds) -> NativePlace:

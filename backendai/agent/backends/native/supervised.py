@@ -120,6 +120,8 @@ class SupervisedBackend(MountingBackend, Imaging, Streaming, Measuring):
         runner = folder.runner()
         if runner is None:
             return
+        if grace > 0:
+            folder.thaw()
         try:
             handle = os.pidfd_open(runner)
         except ProcessLookupError:

@@ -18,7 +18,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from uuid import UUID
 
-from backendai.agent.backends.abilities import Committing, Imaging, Measuring, Streaming
+from backendai.agent.backends.abilities import Committing, HomeStoring, Imaging, Measuring, Streaming
 from backendai.agent.backends.base import (
     NOBODY,
     BackendError,
@@ -50,6 +50,7 @@ from backendai.agent.backends.simulated.terminal import EchoTerminal
 from backendai.agent.backends.simulated.usage import reading_of
 from backendai.base.core.slots import Slots
 from backendai.base.wire.capabilities import Capability
+from backendai.base.wire.homes import StoredHome, StoreResult, StoreWork
 from backendai.base.wire.images import CommitSpec, RegistryAccess
 from backendai.base.wire.messages import ImageSighting, KernelSighting, KernelSpec, Note
 
@@ -145,7 +146,7 @@ MADE_BYTES = 512 * 2**20
 _LOOK_INTERVAL, _LONGEST_WAIT = 0.1, 1.0
 
 
-class SimulatedBackend(Imaging, Committing, Streaming, Measuring):
+class SimulatedBackend(Imaging, Committing, Streaming, Measuring, HomeStoring):
     """A simulated agent of any size. With a ``journal`` its kernels outlive the agent. ``clock``: seconds since the
     epoch."""
 
@@ -169,6 +170,7 @@ class SimulatedBackend(Imaging, Committing, Streaming, Measuring):
         self._pace, self._clock = pace or SimulatedDurations(), clock
         self._journal = SimulatedJournal(journal)
         self._kernels = {key: one for key, one in self._journal.load().items() if one.deployment == deployment}
+        self._frozen: set[UUID] = set()
         self._terminals: dict[UUID, set[EchoTerminal]] = {}
         self._changed = threading.Condition()
         self._closed = False
@@ -218,6 +220,26 @@ class SimulatedBackend(Imaging, Committing, Streaming, Measuring):
                 self._images.remove(reference)
         return True
 
+    def home_folder(self, kernel_id: UUID) -> Path | None:
+        return None
+
+    def freeze(self, kernel_id: UUID) -> None:
+        """Note that the kernel is frozen; its log grows on."""
+        with self._changed:
+            self._live(kernel_id)
+            self._frozen.add(kernel_id)
+
+    def thaw(self, kernel_id: UUID) -> None:
+        with self._changed:
+            self._frozen.discard(kernel_id)
+
+    def store_home(self, work: StoreWork, progress: Progress) -> StoreResult:
+        """Simulate an archive: nothing is written."""
+        return StoreResult()
+
+    def drop_part(self, home: StoredHome) -> None:
+        """Do nothing, as a simulation writes no archives."""
+
     @property
     def pull_seconds(self) -> float:
         """The real seconds of a simulated pull."""
@@ -252,6 +274,7 @@ class SimulatedBackend(Imaging, Committing, Streaming, Measuring):
 
     def stop(self, kernel_id: UUID, *, grace: float) -> None:
         with self._changed:
+            self._frozen.discard(kernel_id)
             if kernel := self._kernels.get(kernel_id):
                 self._enter(kernel.stop(self._clock()))
         self._ports.close(kernel_id)
@@ -269,6 +292,7 @@ class SimulatedBackend(Imaging, Committing, Streaming, Measuring):
 
     def remove(self, kernel_id: UUID) -> None:
         with self._changed:
+            self._frozen.discard(kernel_id)
             if self._kernels.pop(kernel_id, None):
                 self._journal.forget(kernel_id)
                 self._changed.notify_all()
@@ -279,7 +303,8 @@ class SimulatedBackend(Imaging, Committing, Streaming, Measuring):
     def kernels(self) -> list[KernelSighting]:
         with self._changed:
             now = self._clock()
-            return [kernel.sighting(now) for kernel in self._kernels.values() if kernel.began(now)]
+            seen = [kernel.sighting(now) for kernel in self._kernels.values() if kernel.began(now)]
+            return [one.model_copy(update={"frozen": True}) if one.kernel_id in self._frozen else one for one in seen]
 
     def readings(self, kernels: Sequence[KernelSighting]) -> dict[UUID, KernelReading]:
         with self._changed:

@@ -15,6 +15,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from uuid import UUID
 
@@ -25,6 +26,8 @@ from backendai.agent.backends.shared.cluster_files import ClusterAccess
 from backendai.agent.backends.shared.home import fill_home
 from backendai.agent.backends.shared.kit import Kit
 from backendai.agent.backends.shared.trees import bytes_under, ids_in, remove_tree
+from backendai.agent.mounts.homes import unpack_home
+from backendai.agent.mounts.hosts import StorageHosts
 from backendai.base.core.slots import format_size
 from backendai.base.wire.messages import KernelSpec
 from backendai.base.wire.usage import HomeLook
@@ -242,10 +245,16 @@ class Scratch:
         return blank
 
 
-def fill_for(spec: KernelSpec, access: ClusterAccess) -> Fill:
-    """Return a function that writes the spec's files into a new home, as the kernel's user if possible."""
-    root = os.geteuid() == 0
-    return lambda home: fill_home(home, spec, owner=OWNER if root else None, open_to_all=not root, access=access)
+def fill_for(spec: KernelSpec, access: ClusterAccess, hosts: StorageHosts) -> Fill:
+    """Return a function that writes the spec's files into a new home, as the kernel's user if possible, after those of
+    its stored home."""
+    owner = OWNER if os.geteuid() == 0 else None
+
+    def fill(home: Path) -> None:
+        unpack = partial(unpack_home, hosts, spec, owner=owner, limit=spec.scratch_bytes)
+        fill_home(home, spec, owner=owner, open_to_all=owner is None, access=access, unpack=unpack)
+
+    return fill
 
 
 def furnish(folder: Path, fill: Fill | None = None) -> Path:
