@@ -102,15 +102,10 @@ class DockerStarter(KernelStarter[Container]):
     def _create(self, spec: KernelSpec) -> Container | None:
         """Create the container; None if its name is taken. Raises _CannotJoin."""
         given = self._given(spec)
-        if given is None:
+        if given is None or (spec.home is not None and self._find(spec) is not None):
             return None
-        if spec.home is not None:  # a home left by an interrupted start may be of an older archive
-            if self._find(spec) is not None:
-                return None
-            self._scratch.remove(spec.kernel_id)
         try:
-            fill = fill_for(spec, ACCESS, self._mounts.hosts)
-            scratch = self._scratch.prepare(spec.kernel_id, spec.scratch_bytes, fill)
+            scratch = self._prepare_scratch(spec)
             authorities = self._scratch.prepare_authorities(spec)
             guest, kit = self._scratch.prepare_guest(spec.kernel_id), self._scratch.kit.prepare()
             write_cluster(guest, spec, ACCESS, owner=OWNER if os.geteuid() == 0 else None)
@@ -118,9 +113,6 @@ class DockerStarter(KernelStarter[Container]):
             raise StartFailed(
                 "The scratch folder cannot be made: {error}.", error=str(error), code="scratch-failed"
             ) from error
-        except StartFailed:  # the stored home cannot be unpacked
-            self._remove(spec.kernel_id)
-            raise
         if spec.cluster_size > 1:
             self._networks.ensure_for(spec)
         body = container_body(
@@ -142,6 +134,18 @@ class DockerStarter(KernelStarter[Container]):
             return self._make(spec, body, None)
         with self._prepared.claimed(body["HostConfig"].get("Runtime")) as holder:
             return self._make(spec, joining(body, holder) if holder else body, holder)
+
+    def _prepare_scratch(self, spec: KernelSpec) -> Path:
+        """Return the scratch folder. A stored home is always unpacked: one that an interrupted start left may be older.
+        Raises OSError, and StartFailed after cleaning up."""
+        if spec.home is not None:
+            self._scratch.remove(spec.kernel_id)
+        try:
+            fill = fill_for(spec, ACCESS, self._mounts.hosts)
+            return self._scratch.prepare(spec.kernel_id, spec.scratch_bytes, fill)
+        except StartFailed:
+            self._remove(spec.kernel_id)
+            raise
 
     def _may_join(self, spec: KernelSpec) -> bool:
         is_usual = spec.cluster_size == 1 and spec.hostname == HOSTNAME and not self._runtime.has_border
