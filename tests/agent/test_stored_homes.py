@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import os
+import select
+import signal
 import socket
 import stat
 import subprocess
@@ -17,6 +19,7 @@ import pytest
 from backendai.agent.backends.base import StartFailed
 from backendai.agent.backends.native import start as native_start
 from backendai.agent.backends.native.backend import IMAGE, NativeBackend
+from backendai.agent.backends.native.cgroup import hold, members
 from backendai.agent.backends.native.sandbox import Isolation, probe
 from backendai.agent.backends.shared.home import fill_home
 from backendai.agent.jobs.handlers import JobUnwanted
@@ -409,3 +412,33 @@ def test_a_native_kernel_goes_on_with_the_home_of_the_one_before(bench: Bench, n
     with pytest.raises(StartFailed) as caught:
         native.start(again)
     assert caught.value.code == "home-missing" and native.kernels() == []
+
+
+def test_a_control_group_of_version_2_is_frozen_as_a_whole() -> None:
+    need_root("only root makes control groups")
+    mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
+    mount = next((Path(place) for _, place, kind, *_ in mounts if kind == "cgroup2"), None)
+    if mount is None or not os.access(mount, os.W_OK):
+        pytest.skip("this machine has no control groups of version 2")
+    group = mount / f"backendai-test-{uuid4().hex[:8]}"
+    group.mkdir()
+    try:
+        with subprocess.Popen(
+            ["sh", "-c", "while :; do echo tick; sleep 0.05; done"], stdout=subprocess.PIPE
+        ) as ticking:
+            assert ticking.stdout
+            (group / "cgroup.procs").write_text(str(ticking.pid))
+            ticking.stdout.readline()
+            assert hold([group], still=True) and "frozen 1" in (group / "cgroup.events").read_text()
+            assert hold([group], still=False)
+            while select.select([ticking.stdout], [], [], 0)[0]:
+                os.read(ticking.stdout.fileno(), 65536)
+            assert ticking.stdout.read(5) == b"tick\n"
+            assert hold([group], still=True)
+            for pid in members([group]):
+                os.kill(pid, signal.SIGKILL)  # takes effect although they are frozen
+            ticking.wait(5)
+        assert not hold([Path("/nowhere")], still=True), "no freezer is there"
+    finally:
+        until(lambda: not (group / "cgroup.procs").read_text())
+        group.rmdir()
