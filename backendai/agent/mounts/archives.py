@@ -13,7 +13,6 @@ import os
 import select
 import stat
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -54,17 +53,16 @@ def main() -> None:
 def store(order: dict[str, Any]) -> dict[str, Any]:
     """Write the archive of a home, which nothing may change meanwhile, and return its size. The file gets its name when
     it is complete."""
-    owner, data = _open_data(order)
-    with _tar(_PACK, order["home"], stdout=subprocess.PIPE) as (tar, complaints), _as_user(owner):
+    with _tar(_PACK, order["home"], stdout=subprocess.PIPE) as (tar, complaints), _as_owner(order) as data:
         _drop_parts(data, order["file"])
         part = f".{order['file']}.{os.getpid()}.part"
-        file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=data)
         try:
+            file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=data)
             size = _copy(tar.stdout.fileno(), file, order["most_bytes"])
             _check(tar, complaints, "The home cannot be packed")
             os.fsync(file)
             os.rename(part, order["file"], src_dir_fd=data, dst_dir_fd=data)
-            _sync(data)
+            os.fsync(data)
         except BaseException as error:
             with suppress(OSError):
                 os.unlink(part, dir_fd=data)
@@ -76,8 +74,7 @@ def store(order: dict[str, Any]) -> dict[str, Any]:
 
 def unpack(order: dict[str, Any]) -> dict[str, Any]:
     """Unpack an archive into a new home, as the user ``order["uid"]`` (None: the current user)."""
-    owner, data = _open_data(order)
-    with _as_user(owner):
+    with _as_owner(order) as data:
         try:
             file = os.open(order["file"], os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=data)
         except OSError as error:
@@ -95,36 +92,31 @@ def unpack(order: dict[str, Any]) -> dict[str, Any]:
 
 def drop(order: dict[str, Any]) -> dict[str, Any]:
     """Delete incomplete archives of this name."""
-    owner, data = _open_data(order)
-    with _as_user(owner):
+    with _as_owner(order) as data:
         _drop_parts(data, order["file"])
     return {}
 
 
-def _open_data(order: dict[str, Any]) -> tuple[int, int]:
-    """Return the owner of the host's files, and a descriptor of the folder's data. Raises Failed, StorageMissing."""
-    root = Path(order["root"])
-    marker = read_marker(root, host=order["host"], deployment=order["deployment"])
-    if os.geteuid() not in (0, marker.uid):
-        raise Failed(REFUSED, f"Its files belong to user {marker.uid}; the agent runs as user {os.geteuid()}.")
-    base = folder_path(root, UUID(order["folder"])) / DATA
-    return marker.uid, open_below(str(root), str(base.relative_to(root)), order["name"])
-
-
 @contextmanager
-def _as_user(uid: int) -> Iterator[None]:
-    """Access files with the rights of this user only: a server may not trust root, and counts the owner's quota."""
-    if os.geteuid() != 0:
-        yield
-        return
-    os.setgroups([])
-    os.setegid(uid)
-    os.seteuid(uid)
+def _as_owner(order: dict[str, Any]) -> Iterator[int]:
+    """Yield a descriptor of the folder's data, which is accessed with the rights of the owner only: a server may not
+    trust root, and counts the owner's quota. Raises Failed, StorageMissing."""
+    root, me = Path(order["root"]), os.geteuid()
+    owner = read_marker(root, host=order["host"], deployment=order["deployment"]).uid
+    if me not in (0, owner):
+        raise Failed(REFUSED, f"Its files belong to user {owner}; the agent runs as user {me}.")
+    base = folder_path(root, UUID(order["folder"])) / DATA
+    opened = open_below(str(root), str(base.relative_to(root)), order["name"])
+    if me == 0:
+        os.setgroups([])
+        os.setegid(owner)
+        os.seteuid(owner)
     try:
-        yield
+        yield os.open(".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=opened)
     finally:
-        os.seteuid(0)
-        os.setegid(0)
+        if me == 0:
+            os.seteuid(0)
+            os.setegid(0)
 
 
 @contextmanager
@@ -158,10 +150,7 @@ def _tar(
 
 def _check(tar: Any, complaints: IO[bytes], failed: str) -> None:
     """Wait for tar's end. Raises Failed with its first complaint."""
-    while (code := tar.poll()) is None:
-        _tell()
-        time.sleep(0.01)
-    if code:
+    if tar.wait():
         complaints.seek(0)
         words = complaints.read(2000).decode(errors="replace")
         if any(full in words for full in _FULL_WORDS):
@@ -170,10 +159,13 @@ def _check(tar: Any, complaints: IO[bytes], failed: str) -> None:
 
 
 def _copy(source: int, target: int, most: int | None) -> int:
-    """Copy a stream to its end; returns its length. Raises Failed above ``most`` bytes."""
+    """Copy a stream to its end, telling the bytes so far; returns its length. Raises Failed above ``most`` bytes."""
     done = synced = 0
+    told_at = 0.0
     while True:
-        _tell(done)
+        if time.monotonic() - told_at >= 1.0:
+            told_at = time.monotonic()
+            print(json.dumps({"done": done}), flush=True)  # noqa: T201  for the agent
         if not select.select([source], [], [], 1.0)[0]:
             continue
         if not (piece := os.read(source, _CHUNK)):
@@ -189,33 +181,8 @@ def _copy(source: int, target: int, most: int | None) -> int:
             synced = done
 
 
-_told: dict[str, float] = {"at": 0.0, "bytes": 0}
-
-
-def _tell(done: int | None = None) -> None:
-    """Tell the bytes so far if the last time was a second ago."""
-    if done is not None:
-        _told["bytes"] = done
-    if time.monotonic() - _told["at"] >= 1.0:
-        _told["at"] = time.monotonic()
-        sys.stdout.write(json.dumps({"done": _told["bytes"]}) + "\n")
-        sys.stdout.flush()
-
-
 def _drop_parts(data: int, file: str) -> None:
-    listing = os.open(".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=data)
-    try:
-        for name in os.listdir(listing):  # noqa: PTH208  a descriptor
-            if name.startswith(f".{file}.") and name.endswith(".part"):
-                with suppress(FileNotFoundError):
-                    os.unlink(name, dir_fd=data)
-    finally:
-        os.close(listing)
-
-
-def _sync(data: int) -> None:
-    directory = os.open(".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=data)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    for name in os.listdir(data):
+        if name.startswith(f".{file}.") and name.endswith(".part"):
+            with suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=data)
