@@ -26,6 +26,7 @@ class SessionKind:
     - ``has_result``: it ends with success or failure.
     - ``clusters``: it can have several kernels.
     - ``is_saved``: it can be saved as an image.
+    - ``stops``: it can be stopped and resumed.
     - ``runs_again``: it can restart on another agent.
     - ``is_served``: it is a replica of an endpoint.
     - ``is_checked``: idle checkers can check it.
@@ -43,6 +44,7 @@ class SessionKind:
     has_result: bool = False
     clusters: bool = True
     is_saved: bool = False
+    stops: bool = False
     runs_again: bool = False
     is_served: bool = False
     is_checked: bool = True
@@ -69,7 +71,7 @@ class SessionKind:
 
 
 _TABLE = (
-    SessionKind("interactive", EndedBy.OWNER, executes_code=True, is_saved=True, is_usually_checked=True),
+    SessionKind("interactive", EndedBy.OWNER, executes_code=True, is_saved=True, stops=True, is_usually_checked=True),
     SessionKind("batch", EndedBy.PROGRAM, has_dependencies=True, has_result=True, runs_again=True),
     # Not checked: a replica that an idle checker ends would only be replaced.
     SessionKind("inference", EndedBy.ENDPOINT, is_launched=False, is_served=True, is_checked=False),

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from django.conf import settings
 from django.db.models import Count, Exists, F, Max, OuterRef
 
 from backendai.base.core.slots import Slots, format_amount
@@ -27,7 +28,7 @@ from backendai.domain.compute.models import (
     SessionMount,
 )
 from backendai.domain.compute.services.status.ledger import occupied_by_agent
-from backendai.domain.compute.status import LIVE, PLACED, SESSION_MOVES, TERMINAL, Status
+from backendai.domain.compute.status import LIVE, PLACED, SESSION_MOVES, TERMINAL, UNPLACED, Status
 from backendai.domain.storage.status import FolderStatus
 from backendai.scheduler.idle_kinds import IDLE_KINDS
 
@@ -176,13 +177,16 @@ def mounts_follow_their_session(world: World) -> Violations:
 def nothing_is_overdue(world: World) -> Violations:
     """L-01: no session is in transition beyond its deadline (except for unconfirmed kernels)."""
     violations = []
-    moving = ComputeSession.objects.filter(status__in=LIVE - {Status.PENDING, Status.RUNNING})
+    moving = ComputeSession.objects.filter(status__in=LIVE - UNPLACED - {Status.RUNNING})
     confirmed = moving.exclude(kernels__is_unconfirmed=True).select_related("resource_group")
     for session in confirmed.annotate(slowness=Max("kernels__agent__slowness")):
         group = session.resource_group
-        deadline = {Status.PULLING: group.pull_timeout, Status.TERMINATING: group.terminate_timeout}.get(
-            Status(session.status), longest_start(group, session.slowness)
-        )
+        deadlines = {
+            Status.PULLING: group.pull_timeout,
+            Status.STOPPING: timedelta(seconds=settings.HOME_STORE_TIMEOUT) + group.terminate_timeout,
+            Status.TERMINATING: group.terminate_timeout,
+        }
+        deadline = deadlines.get(Status(session.status), longest_start(group, session.slowness))
         if world.now - session.changed_at > deadline + _OVERDUE_SLACK:
             violations.append(f"session {session.pk} is {session.status} since {session.changed_at.isoformat()}")
     return violations

@@ -16,6 +16,8 @@ class Status(models.TextChoices):
     PULLING = "PULLING", Message("pulling image")
     CREATING = "CREATING", Message("creating")
     RUNNING = "RUNNING", Message("running")
+    STOPPING = "STOPPING", Message("stopping")
+    STOPPED = "STOPPED", Message("stopped")
     TERMINATING = "TERMINATING", Message("terminating")
     TERMINATED = "TERMINATED", Message("terminated")
     CANCELLED = "CANCELLED", Message("cancelled")
@@ -86,19 +88,21 @@ class Phase(models.TextChoices):
 _S = Status
 
 STARTING = frozenset({_S.SCHEDULED, _S.PULLING, _S.CREATING})
-PLACED = STARTING | {_S.RUNNING, _S.TERMINATING}  # statuses in which slots are held in the ledger
+PLACED = STARTING | {_S.RUNNING, _S.STOPPING, _S.TERMINATING}  # statuses in which slots are held in the ledger
+UNPLACED = frozenset({_S.PENDING, _S.STOPPED})  # live without any slots
 TERMINAL = frozenset({_S.TERMINATED, _S.CANCELLED, _S.ERROR})
 LIVE = frozenset(_S) - TERMINAL
 
 SESSION_MOVES: dict[Status, frozenset[Status]] = {
-    _S.PENDING: frozenset({_S.SCHEDULED, _S.CANCELLED}),
+    _S.PENDING: frozenset({_S.SCHEDULED, _S.CANCELLED, _S.STOPPED}),  # STOPPED: its stored home waits for another try
     _S.SCHEDULED: frozenset({_S.PULLING, _S.CREATING, _S.RUNNING, _S.PENDING, _S.TERMINATING}),
     _S.PULLING: frozenset({_S.CREATING, _S.RUNNING, _S.PENDING, _S.TERMINATING}),
     _S.CREATING: frozenset({_S.RUNNING, _S.PENDING, _S.TERMINATING}),
-    _S.RUNNING: frozenset(
-        {_S.TERMINATING, _S.PENDING}
-    ),  # to the queue only: a batch program whose owner allowed a restart
-    _S.TERMINATING: frozenset({_S.TERMINATED, _S.CANCELLED, _S.ERROR}),
+    # To the queue only: a batch program whose owner allowed a restart.
+    _S.RUNNING: frozenset({_S.STOPPING, _S.TERMINATING, _S.PENDING}),
+    _S.STOPPING: frozenset({_S.RUNNING, _S.STOPPED, _S.TERMINATING}),
+    _S.STOPPED: frozenset({_S.PENDING, _S.TERMINATED}),
+    _S.TERMINATING: frozenset({_S.TERMINATED, _S.CANCELLED, _S.ERROR, _S.STOPPED}),
     _S.TERMINATED: frozenset(),
     _S.CANCELLED: frozenset(),
     _S.ERROR: frozenset(),
@@ -113,6 +117,8 @@ KERNEL_MOVES: dict[Status, frozenset[Status]] = {
     _S.RUNNING: frozenset({_S.TERMINATING, _S.TERMINATED, _S.ERROR}),
     # To the queue with its whole session, or alone again on its agent.
     _S.TERMINATED: frozenset({_S.PENDING, _S.SCHEDULED}),
+    _S.CANCELLED: frozenset({_S.PENDING}),  # of a session that is stopped again, as it could not be resumed
+    _S.ERROR: frozenset({_S.PENDING}),
 }
 
 

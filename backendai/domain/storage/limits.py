@@ -15,7 +15,7 @@ from backendai.base.core.slots import format_size
 from backendai.base.db import advisory_locks
 from backendai.domain.accounts.models import Domain, Project, ResourcePolicy, User
 from backendai.domain.storage.models import Folder
-from backendai.domain.storage.status import FolderStatus
+from backendai.domain.storage.status import FolderStatus, Usage
 
 COUNTED = (FolderStatus.CREATING, FolderStatus.READY, FolderStatus.ERROR)  # what is in the trash is checked at restore
 _LOCKS = 1024
@@ -48,13 +48,19 @@ def limits_of(owner: Owner) -> tuple[int | None, int | None]:
 
 def held_by(owner: Owner, *, without: Folder | None = None) -> tuple[int, int]:
     """Return the number of folders that count for this owner, and the sum of their limits. A folder without a limit
-    counts its size."""
+    counts its size, and one with the homes of a stopped session only that."""
     rows = Folder.objects.filter(_owned(owner), status__in=COUNTED, linked_path="")
     if without is not None:
         rows = rows.exclude(pk=without.pk)
     size = Coalesce("limit_bytes", "used_bytes", Value(0), output_field=BigIntegerField())
-    held = rows.order_by().aggregate(number=Count("pk"), total=Sum(size))
+    held = rows.order_by().aggregate(number=Count("pk", filter=~Q(usage=Usage.HOME)), total=Sum(size))
     return held["number"], held["total"] or 0
+
+
+def room_left(owner: Owner, *, without: Folder | None = None) -> int | None:
+    """Return how many bytes the owner's policies leave; None: unlimited. Three queries."""
+    most_bytes = limits_of(owner)[1]
+    return None if most_bytes is None else max(0, most_bytes - held_by(owner, without=without)[1])
 
 
 def check_room(owner: Owner, limit_bytes: int | None, *, without: Folder | None = None) -> None:

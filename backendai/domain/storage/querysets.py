@@ -9,7 +9,7 @@ from django.db import models
 from django.db.models import Case, CharField, Exists, F, OuterRef, Q, Subquery, Value, When
 
 from backendai.domain.accounts.models import Membership, User
-from backendai.domain.storage.status import LIVE, FolderStatus, GrantKind, Rights
+from backendai.domain.storage.status import LIVE, FolderStatus, GrantKind, Rights, Usage
 
 MANAGE = "manage"
 Person = User | OuterRef  # a column of the query around a subquery
@@ -32,7 +32,7 @@ class FolderQuerySet(models.QuerySet[Any]):
 
     def mountable(self) -> FolderQuerySet:
         """Return the folders that sessions may mount now."""
-        return self.filter(status=FolderStatus.READY)
+        return self.filter(status=FolderStatus.READY).exclude(usage=Usage.HOME)
 
     def with_rights_of(self, user: User) -> FolderQuerySet:
         """Annotate ``rights``: manage, edit, view or none. An override or accepted invitation beats the default."""

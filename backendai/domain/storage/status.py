@@ -38,6 +38,10 @@ class Usage(models.TextChoices):
 
     GENERAL = "general", Message("general data")
     MODEL = "model", Message("models to serve")
+    HOME = "home", Message("homes of stopped sessions")
+
+
+OFFERED_USAGES = [(str(one), one.label) for one in (Usage.GENERAL, Usage.MODEL)]  # the platform makes the others
 
 
 class Rights(models.TextChoices):

@@ -10,7 +10,7 @@ from backendai.scheduler.plan import Reason
 from backendai.scheduler.snapshot import StorageNeed
 
 _MOST_NAMES = 3
-VIEW, PART = ":view", ":part"
+VIEW, PART, HOME = ":view", ":part", ":home"
 
 
 def hosts_of(need: StorageNeed) -> list[str]:
@@ -75,7 +75,11 @@ def _which(need: StorageNeed, agents: Sequence[AgentState]) -> str:
 
 def _lacking(need: StorageNeed, agent: AgentState) -> list[str]:
     missing = need.features - agent.storage
-    words = ((Message("read-only"), VIEW), (Message("a part of a folder"), PART))
+    words = (
+        (Message("read-only"), VIEW),
+        (Message("a part of a folder"), PART),
+        (Message("the home of a stopped session"), HOME),
+    )
     return [word for word, suffix in words if any(feature.endswith(suffix) for feature in missing)]
 
 

@@ -1,7 +1,7 @@
 """Compute sessions, their kernels, their allocations and their history."""
 
 from backendai.domain.compute.models.apps import LONGEST_APP_TITLE, AppSetting, PublicApp, PublicFor
-from backendai.domain.compute.models.commits import EarlierLog, HomeKeep, ImageCommit, KernelLog
+from backendai.domain.compute.models.commits import EarlierLog, HomeKeep, HomeStore, ImageCommit, KernelLog
 from backendai.domain.compute.models.idle import IdleWarning, SessionTraffic
 from backendai.domain.compute.models.launch_records import LaunchRecord, SessionFile
 from backendai.domain.compute.models.notices import SessionNotice
@@ -23,6 +23,7 @@ __all__ = [
     "ComputeSession",
     "EarlierLog",
     "HomeKeep",
+    "HomeStore",
     "IdleWarning",
     "ImageCommit",
     "Kernel",

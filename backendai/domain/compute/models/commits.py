@@ -58,6 +58,36 @@ class ImageCommit(NodeJobRow):
         return f"{self.reference}: {self.status}"
 
 
+class HomeStore(NodeJobRow):
+    """An order to store a kernel's home in a folder, as the session stops. Its ``job`` is shared by the session's
+    kernels."""
+
+    class Status(models.TextChoices):
+        STORING = "STORING", Message("being stored")
+        DONE = "DONE", Message("stored")
+        GIVEN_UP = "GIVEN_UP", Message("given up")
+
+    job = models.ForeignKey(BackgroundJob, null=True, on_delete=models.SET_NULL, related_name="home_stores")
+    session = models.ForeignKey("compute.ComputeSession", on_delete=models.CASCADE, related_name="home_stores")
+    kernel = models.ForeignKey("compute.Kernel", on_delete=models.CASCADE, related_name="home_stores")
+    generation = models.IntegerField()
+    agent = models.ForeignKey(Agent, null=True, on_delete=models.SET_NULL, related_name="+")
+    folder = models.ForeignKey(Folder, on_delete=models.CASCADE, related_name="+")
+    most_bytes = models.BigIntegerField(null=True, help_text="What the owner's policies leave; empty: unlimited.")
+    size_bytes = models.BigIntegerField(null=True)
+    status = models.CharField(max_length=16, choices=Status, default=Status.STORING)
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ["-created_at", "-pk"]
+        indexes = [
+            models.Index(fields=["agent"], condition=models.Q(status="STORING"), name="home_store_not_over"),
+        ]
+
+    def __str__(self) -> str:
+        return f"home of {self.kernel_id}: {self.status}"
+
+
 class HomeKeep(models.Model):
     """The copy of a kernel's home folder into a folder. The copy is in progress while the folder has an open
     ``FolderFill``."""

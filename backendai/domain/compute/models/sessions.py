@@ -157,6 +157,10 @@ class ComputeSession(models.Model):
     started_at = models.DateTimeField(null=True, blank=True)
     ends_at = models.DateTimeField(null=True, blank=True, help_text="The latest end, which people may move.")
     is_end_moved = models.BooleanField(default=False, db_default=False, editable=False)
+    stopped_at = models.DateTimeField(
+        null=True, blank=True, editable=False, help_text=Message("When its homes were last stored.")
+    )
+    resumes = models.PositiveIntegerField(default=0, editable=False, help_text=Message("How often it was resumed."))
     terminating_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)
     changed_at = models.DateTimeField(default=timezone.now)
@@ -441,6 +445,9 @@ class SessionMount(models.Model):
     )
     is_automatic = models.BooleanField(
         default=False, help_text=Message("Mounted without a request, as the name begins with a dot.")
+    )
+    holds_homes = models.BooleanField(
+        default=False, help_text=Message("Not mounted: holds the homes of the stopped session.")
     )
     created_at = models.DateTimeField(default=timezone.now)
     released_at = models.DateTimeField(null=True, blank=True)

@@ -183,7 +183,7 @@ def add_folder(
     folder.created_by, folder.created_at, folder.changed_at = actor, now, now
     try:
         with transaction.atomic():
-            if not folder.linked_path:
+            if not folder.linked_path and folder.usage != Usage.HOME:
                 check_room(owner_of(folder), folder.limit_bytes)
             folder.save(force_insert=True)
             details = {"name": folder.name, "host": folder.host.name, "owner": str(owner_of(folder))}

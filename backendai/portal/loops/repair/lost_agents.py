@@ -8,18 +8,20 @@ from datetime import datetime
 from uuid import UUID
 
 from django.conf import settings
-from django.db.models import F
+from django.db.models import F, Q
 
 from backendai.base.core.messages import Message
 from backendai.domain.cluster.models import Agent
 from backendai.domain.cluster.services import mark_lost, reachable_since
 from backendai.domain.compute.models import Kernel
+from backendai.domain.compute.reasons import STOPPED
 from backendai.domain.compute.services.life.ending import end_each
 from backendai.domain.compute.services.life.losses import MOST_AT_ONCE, RUN_AGAIN, end_unconfirmed
 from backendai.domain.compute.services.status.moves import StatusCause
 from backendai.domain.compute.status import PLACED, STARTING, Outcome, Phase, Status
 
 logger = logging.getLogger(__name__)
+_ALIVE = STARTING | {Status.RUNNING, Status.STOPPING}
 
 
 def mark_silent_agents(now: datetime) -> int:
@@ -37,8 +39,8 @@ def end_lost_sessions(now: datetime) -> int:
     """End sessions whose agent has been lost longer than the group allows; returns how many ended or restarted. At most
     ``MOST_AT_ONCE`` kernels of each kind per call.
 
-    Kernels that may still run keep their slots. Batch sessions with a retry left start again on another agent; the
-    generation of the old kernel is then outdated, and the kernel is removed when its agent returns.
+    Kernels that may still run keep their slots. Batch sessions with a retry left start again on another agent, and
+    sessions whose homes are stored are stopped; the old kernel is removed when its agent returns.
     """
     gone = Agent.objects.filter(
         status=Agent.Status.LOST,
@@ -47,10 +49,8 @@ def end_lost_sessions(now: datetime) -> int:
     )
     if not gone.exists():  # the usual case
         return 0
-    kernels = Kernel.objects.filter(
-        agent__in=gone, status__in=PLACED, session__status__in=STARTING | {Status.RUNNING}
-    ).order_by("pk")
-    again = end_unconfirmed(kernels.filter(RUN_AGAIN), "agent-lost", _again, now=now)
+    kernels = Kernel.objects.filter(agent__in=gone, status__in=PLACED, session__status__in=_ALIVE).order_by("pk")
+    again = end_unconfirmed(kernels.filter(RUN_AGAIN | Q(status_reason=STOPPED)), "agent-lost", _again, now=now)
     whys: dict[UUID, StatusCause] = {}
     for session_id, name in kernels.values_list("session_id", "agent__name")[:MOST_AT_ONCE]:
         message = Message(
@@ -60,7 +60,7 @@ def end_lost_sessions(now: datetime) -> int:
         )
         why = StatusCause(Phase.REPAIR, "agent-lost", message, {"agent": name}, outcome=Outcome.EXPIRED)
         whys.setdefault(session_id, why)
-    ended = end_each(whys, only_from=STARTING | {Status.RUNNING}, now=now).terminating
+    ended = end_each(whys, only_from=_ALIVE, now=now).terminating
     silent = Kernel.objects.filter(session__in=ended, agent__in=gone, status=Status.TERMINATING)
     silent.update(is_unconfirmed=True)
     return len(ended) + len(again)

@@ -26,8 +26,9 @@ from backendai.domain.compute.services.images.own_images import remove_left_tags
 from backendai.domain.compute.services.launching.system_sessions import end_unused
 from backendai.domain.compute.services.life.draining import end_drained
 from backendai.domain.compute.services.life.follow import follow
+from backendai.domain.compute.services.life.stopping import discard_homes
 from backendai.domain.compute.services.notices.owners import delete_old_notices, warn_of_ends
-from backendai.domain.compute.status import LIVE, Status
+from backendai.domain.compute.status import LIVE, UNPLACED
 from backendai.domain.forecasts.learning import learn_lengths
 from backendai.domain.forecasts.scoring import score_forecasts
 from backendai.domain.serving.services.unused import tell_of_unused
@@ -69,7 +70,7 @@ _MOST_AT_ONCE = 1000
 def follow_kernels(now: datetime) -> int:
     """Update the status of up to ``_MOST_AT_ONCE`` sessions that differs from the statuses of all their kernels.
     Returns 0, as most of these sessions are only in transition."""
-    apart = ComputeSession.objects.filter(status__in=LIVE - {Status.PENDING}).exclude(kernels__status=F("status"))
+    apart = ComputeSession.objects.filter(status__in=LIVE - UNPLACED).exclude(kernels__status=F("status"))
     sessions = list(apart.values_list("pk", flat=True)[:_MOST_AT_ONCE])
     if sessions:
         with transaction.atomic():
@@ -118,6 +119,7 @@ RULES: tuple[Rule, ...] = (
     follow_kernels,
     follow_jobs,
     mark_unwanted,
+    discard_homes,
     give_up_jobs,
     delete_old_jobs,
     learn_lengths,

@@ -68,6 +68,8 @@ def environ_of(kernel: Kernel, peers: Sequence[Peer], site: SiteSettings) -> dic
     }
     if session.preopen_ports:
         platform["BACKENDAI_PREOPEN_PORTS"] = ",".join(map(str, session.preopen_ports))
+    if session.resumes:
+        platform["BACKENDAI_RESUMED"] = str(session.resumes)
     if session.kind.is_served:
         platform["BACKENDAI_SERVING_PORT"] = session.environ.get("PORT", "")
     if kernel.command:

@@ -64,6 +64,8 @@ _SPEC_COLUMNS = (
     "session__startup_command",
     "session__file_bytes",
     "session__mount_count",
+    "session__stopped_at",
+    "session__resumes",
     "session__start_in",
     "session__preopen_ports",
     "session__image_digest",
@@ -184,6 +186,7 @@ def _spec(agent: Agent, kernel: Kernel, around: _SpecContext) -> KernelSpec:
         create_timeout=longest_start(group, agent.slowness).total_seconds(),
         ready=ReadyCheck(**kernel.ready) if kernel.ready else None,
         manifest=manifest_of(kernel, agent, around.mounts.of_session(session.pk)),
+        home=around.mounts.home_for(session.pk, kernel.hostname) if session.stopped_at else None,
         mounts=around.mounts.specs_for(session.pk, agent.pk, kernel.role),
         start_in=around.mounts.start_for(session.pk, agent.pk, session.start_in, kernel.role),
     )

@@ -15,8 +15,8 @@ from django.db.models import F, Q
 from django.utils import timezone
 
 from backendai.base.core.errors import Conflict
-from backendai.base.core.messages import Message, for_column
-from backendai.base.db.bulk import update_rows
+from backendai.base.core.messages import Message, for_column, shortened
+from backendai.base.db.bulk import among, update_rows
 from backendai.base.wire.broker.hints import hint_on_commit
 from backendai.base.wire.broker.queues import CONTROL_QUEUE, node_queue
 from backendai.domain.accounts.acting import both_names
@@ -24,18 +24,23 @@ from backendai.domain.accounts.models import User
 from backendai.domain.activity.services import audit
 from backendai.domain.cluster.models import Agent
 from backendai.domain.compute.models import ComputeSession, Kernel, SchedulingRecord
-from backendai.domain.compute.reasons import reason_of
+from backendai.domain.compute.reasons import ReasonKind, reason_of
 from backendai.domain.compute.services.images.commits import refuse_while_saved
 from backendai.domain.compute.services.life.home_retention import refuse_while_home_is_kept
 from backendai.domain.compute.services.status.moves import StatusCause, move, move_kernels
-from backendai.domain.compute.status import LIVE, PLACED, TERMINAL, Outcome, Phase, Result, Status, When
+from backendai.domain.compute.status import LIVE, PLACED, TERMINAL, UNPLACED, Outcome, Phase, Result, Status, When
 
 _MOST_AT_ONCE = 1000
+# A session that ends for these is stopped if its homes are stored: the work of its last stop is not lost with it.
+_LOSSES = frozenset({ReasonKind.QUEUE, ReasonKind.IMAGE, ReasonKind.AGENT_LOST, ReasonKind.FAULT})
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The ids of cancelled, terminating and force-terminated sessions. Unchanged sessions are in none of the sets."""
+    """The ids of cancelled, terminating and force-terminated sessions. Unchanged sessions are in none of the sets.
+
+    ``cancelled``: sessions without slots, which end at once.
+    """
 
     cancelled: set[UUID]
     terminating: set[UUID]
@@ -77,7 +82,9 @@ def end_sessions(
     session_ids: Collection[UUID], why: StatusCause, *, now: datetime, force: bool = False, **columns: Any
 ) -> Ended:
     """Cancel pending sessions at once, and terminate placed ones, which end when their agents confirm. Pending sessions
-    that depend on a cancelled session are cancelled, too. ``columns``: further columns to set."""
+    that depend on a cancelled session are cancelled, too. ``columns``: further columns to set.
+
+    A pending session whose homes are stored is stopped again, unless a person requested the end."""
     with transaction.atomic(savepoint=False):
         ended = _end(session_ids, why, now, force=force, **columns)
         cancel_dependents(ended.cancelled, now=now)
@@ -132,8 +139,8 @@ def finish(sessions: Collection[ComputeSession], why: StatusCause, *, now: datet
 
 
 def _last_why(why: StatusCause, to: Status, sessions: Collection[ComputeSession]) -> StatusCause:
-    if to == Status.CANCELLED:
-        return replace(why, code="")  # a code would replace the reason of sessions that never ran
+    if to in (Status.CANCELLED, Status.STOPPED):
+        return replace(why, code="")  # a code would replace the reason
     if to == Status.ERROR and not why.code:
         codes = {session.pk: session.status_reason for session in sessions}
         return replace(why, outcome=Outcome.FAILURE, codes=codes)
@@ -182,11 +189,16 @@ def _end(
     force: bool = False,
     **columns: Any,
 ) -> Ended:
-    placed = [status for status in only_from if status != Status.PENDING]
+    placed = [status for status in only_from if status not in UNPLACED]
     waiting = session_ids if Status.PENDING in only_from else []
-    cancelled = move(waiting, Status.CANCELLED, why, now=now, only_from=[Status.PENDING], **columns)
-    _cancel_kernels(cancelled, now)
-    rest = set(session_ids) - cancelled if placed else set()
+    kept = _stop_again(waiting, why, now)
+    cancelled = move(set(waiting) - kept, Status.CANCELLED, why, now=now, only_from=[Status.PENDING], **columns)
+    if Status.STOPPED in only_from:
+        about = {"status_reason": why.code, "status_message": shortened(why.message), "status_data": dict(why.data)}
+        stopped = set(session_ids) - kept
+        cancelled |= move(stopped, Status.TERMINATED, why, now=now, only_from=[Status.STOPPED], **about | columns)
+    _cancel_kernels(cancelled | kept, now)
+    rest = set(session_ids) - cancelled - kept if placed else set()
     terminating = move(rest, Status.TERMINATING, why, now=now, only_from=placed, **columns)
     kernels = Kernel.objects.filter(session__in=terminating, status__in=PLACED).values_list("pk", flat=True)
     move_kernels(list(kernels), Status.TERMINATING, reason=why.code, message=why.message, now=now)
@@ -198,6 +210,14 @@ def _end(
     for group_id in set(groups):
         hint_on_commit("controller.schedule_group", group_id, queue=CONTROL_QUEUE)
     return Ended(cancelled, terminating, set())
+
+
+def _stop_again(session_ids: Collection[UUID], why: StatusCause, now: datetime) -> set[UUID]:
+    """Stop pending sessions whose homes are stored, unless a person requested their end."""
+    if reason_of(why.code).kind == ReasonKind.REQUEST or not session_ids:
+        return set()
+    stored = ComputeSession.objects.filter(pk__in=among(session_ids), status=Status.PENDING, stopped_at__isnull=False)
+    return move(list(stored.values_list("pk", flat=True)), Status.STOPPED, why, now=now, only_from=[Status.PENDING])
 
 
 def _end_each(whys: Mapping[UUID, StatusCause], now: datetime, only_from: Collection[Status], **columns: Any) -> Ended:
@@ -255,7 +275,10 @@ def _cancel_kernels(session_ids: Collection[UUID], now: datetime) -> None:
 
 
 def _last_status(session: ComputeSession) -> Status:
-    if reason_of(session.status_reason).final == Status.ERROR:
+    reason = reason_of(session.status_reason)
+    if session.status == Status.STOPPING or (session.stopped_at and reason.kind in _LOSSES):
+        return Status.STOPPED
+    if reason.final == Status.ERROR:
         return Status.ERROR
     if session.started_at is None and not session.kind.runs_program:
         return Status.CANCELLED

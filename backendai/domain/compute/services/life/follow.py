@@ -17,7 +17,7 @@ from backendai.base.db.per_row_case import by_row
 from backendai.base.wire.broker.hints import hint_on_commit
 from backendai.base.wire.broker.queues import node_queue
 from backendai.domain.compute.models import ComputeSession, Kernel
-from backendai.domain.compute.reasons import FINISHED, reason_of
+from backendai.domain.compute.reasons import FINISHED, STOPPED, reason_of
 from backendai.domain.compute.services.life.end_times import longest_runs
 from backendai.domain.compute.services.life.ending import end_each, finish
 from backendai.domain.compute.services.life.restarting import Consequence, after_kernel, restart
@@ -25,7 +25,7 @@ from backendai.domain.compute.services.life.retrying import may_start_again, pha
 from backendai.domain.compute.services.requests.roles import ALL, MAIN
 from backendai.domain.compute.services.status.moves import StatusCause, move, touch
 from backendai.domain.compute.services.status.steps import steps_of
-from backendai.domain.compute.status import LIVE, STARTING, TERMINAL, Phase, Result, Status
+from backendai.domain.compute.status import LIVE, STARTING, TERMINAL, UNPLACED, Phase, Result, Status
 
 
 def released_now(session: ComputeSession, kernels: Sequence[Kernel]) -> list[Kernel]:
@@ -70,6 +70,7 @@ def _is_over(session: ComputeSession, kernel: Kernel) -> bool:
     return kernel.status in TERMINAL and after_kernel(session, kernel) is Consequence.GO_ON
 
 
+_ALIVE = STARTING | {Status.RUNNING, Status.STOPPING}
 _ORDER = [Status.SCHEDULED, Status.PULLING, Status.CREATING, Status.RUNNING]
 _COLUMNS = (
     "session__status",
@@ -80,6 +81,7 @@ _COLUMNS = (
     "session__session_type",
     "session__cluster_size",
     "session__started_at",
+    "session__stopped_at",
     "session__done_when",
     "session__resource_group__max_retries",
     "session__image__is_built_here",
@@ -142,6 +144,12 @@ class _Followed:
     def is_over(self) -> bool:
         return len(self.ended) == len(self.kernels)
 
+    @property
+    def is_going(self) -> bool:
+        """Whether all kernels were ordered to end, as the session terminates, or as its homes are stored."""
+        is_stored = all(kernel.status_reason == STOPPED for kernel in self.kernels)
+        return self.session.status == Status.TERMINATING or (self.session.status == Status.STOPPING and is_stored)
+
 
 @dataclass(slots=True)
 class _Changes:
@@ -187,7 +195,7 @@ def _look(session_ids: Collection[UUID]) -> _Changes:
 
 def _sort(one: _Followed, changes: _Changes) -> None:
     session = one.session
-    if session.status == Status.TERMINATING:
+    if one.is_going:
         if one.is_over:
             changes.over.append(one)
     elif one.deciding:
@@ -195,7 +203,7 @@ def _sort(one: _Followed, changes: _Changes) -> None:
         (changes.again if again else changes.ending).append(one)
     elif one.finishing:
         changes.ending.append(one)
-    else:
+    elif session.status != Status.STOPPING:
         changes.returning += one.returning
         changes.released += one.released
         behind = min((kernel.status for kernel in one.kernels), key=_place_in_order)
@@ -234,7 +242,7 @@ def _end(some: Sequence[_Followed], now: datetime) -> list[_Followed]:
         groups[why.phase, why.code, _result(one.session, first)][one.session.pk] = why
     reasons: dict[UUID, StatusCause] = {}
     for (_, _, result), whys in groups.items():
-        ended = end_each(whys, only_from=STARTING | {Status.RUNNING}, now=now, result=result)
+        ended = end_each(whys, only_from=_ALIVE, now=now, result=result)
         reasons |= {pk: whys[pk] for pk in ended.terminating}
     _pass_message_on(some, reasons)
     return _on_their_way_out(some, reasons)
@@ -279,6 +287,6 @@ def _on_their_way_out(some: Sequence[_Followed], reasons: Mapping[UUID, StatusCa
 
 
 def _of_live(sessions: str) -> QuerySet[Kernel]:
-    rows = Kernel.objects.filter(session__in=listed(sessions), session__status__in=LIVE - {Status.PENDING})
+    rows = Kernel.objects.filter(session__in=listed(sessions), session__status__in=LIVE - UNPLACED)
     related = rows.select_related("image", "agent", "session__image", "session__resource_group").only(*_COLUMNS)
     return related.order_by("session_id", "rank")

@@ -28,7 +28,7 @@ from backendai.domain.compute.status import STARTING, TERMINAL, Outcome, Phase, 
 
 SIBLING = "sibling-failed"
 NETWORK_FAILED = "cluster-network-failed"
-_OF_A_NEW_RUN: dict[str, Any] = {"started_at": None, "ends_at": None, "is_end_moved": False}
+OF_A_NEW_RUN: dict[str, Any] = {"started_at": None, "ends_at": None, "is_end_moved": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,22 +102,27 @@ def start_again(session: ComputeSession, kernels: Sequence[Kernel], *, now: date
     )
     avoid = list(dict.fromkeys([*session.avoid_agents, *(str(kernel.agent_id) for kernel in guilty)]))
     columns: dict[str, Any] = {"retries": session.retries + 1, "attempts": 0, "avoid_agents": avoid}
-    columns |= _OF_A_NEW_RUN | _other_network(session, guilty)
+    columns |= OF_A_NEW_RUN | _other_network(session, guilty)
     moved = move([session.pk], Status.PENDING, why, now=now, **columns)
     if moved:
-        fresh: dict[str, Any] = {
-            "ended_at": None,
-            "started_at": None,
-            "exit_code": None,
-            "forced_at": None,
-            "is_unconfirmed": False,
-            "steps": [],
-            "restarts": 0,
-            "starts_after": None,
-            "is_held": by_row(Kernel, {kernel.pk: bool(kernel.after) for kernel in kernels}, "boolean"),
-        }
-        move_kernels([kernel.pk for kernel in kernels], Status.PENDING, now=now, **fresh)
+        requeue_kernels(kernels, now=now)
         hint_on_commit("controller.schedule_group", session.resource_group_id, queue=CONTROL_QUEUE)
+
+
+def requeue_kernels(kernels: Sequence[Kernel], *, now: datetime, **columns: Any) -> None:
+    """Make the ended kernels of a session pending, without what their last run left. In the caller's transaction."""
+    fresh: dict[str, Any] = {
+        "ended_at": None,
+        "started_at": None,
+        "exit_code": None,
+        "forced_at": None,
+        "is_unconfirmed": False,
+        "steps": [],
+        "restarts": 0,
+        "starts_after": None,
+        "is_held": by_row(Kernel, {kernel.pk: bool(kernel.after) for kernel in kernels}, "boolean"),
+    }
+    move_kernels([kernel.pk for kernel in kernels], Status.PENDING, now=now, **fresh | columns)
 
 
 def expire_starts(expired: Collection[Expired], *, now: datetime) -> int:

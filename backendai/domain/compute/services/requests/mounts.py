@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
@@ -24,6 +24,7 @@ from backendai.base.paths.mount_targets import (
     sub_path_problem,
     target_problem,
 )
+from backendai.base.wire.homes import StoredHome
 from backendai.base.wire.mounts import MountSpec
 from backendai.domain.accounts.homes import Residents, homes_of
 from backendai.domain.accounts.models import Project, User
@@ -302,10 +303,16 @@ class Mounts:
 
     by_session: Mapping[UUID, Sequence[SessionMount]]
     offers: Mapping[tuple[UUID, UUID], HostOnAgent]  # key: agent and storage host
+    homes: Mapping[UUID, Folder] = field(default_factory=dict)  # of stopped sessions
 
     def of_session(self, session_id: UUID) -> Sequence[SessionMount]:
         """Return the mounts of a session."""
         return self.by_session.get(session_id, ())
+
+    def home_for(self, session_id: UUID, hostname: str) -> StoredHome | None:
+        """Return where a kernel's home was stored as the session stopped; None if it was not."""
+        folder = self.homes.get(session_id)
+        return stored_home(folder, hostname) if folder else None
 
     def specs_for(self, session_id: UUID, agent_id: UUID, role: str) -> list[MountSpec]:
         """Return the mounts that the agent makes for a role's kernels. Automatic mounts that it cannot make are left
@@ -337,11 +344,21 @@ def read_mounts(session_ids: Collection[UUID]) -> Mounts:
     if not session_ids:
         return Mounts(by_session, {})
     rows = SessionMount.objects.filter(session__in=among(session_ids)).select_related("folder__host")
+    homes: dict[UUID, Folder] = {}
     for mount in rows.order_by("target"):
-        by_session[mount.session_id].append(mount)
+        if not mount.holds_homes:
+            by_session[mount.session_id].append(mount)
+        elif mount.folder:
+            homes[mount.session_id] = mount.folder
     hosts = {mount.folder.host_id for mounts in by_session.values() for mount in mounts if mount.folder}
     offers = HostOnAgent.objects.filter(host__in=hosts)
-    return Mounts(by_session, {(offer.agent_id, offer.host_id): offer for offer in offers})
+    return Mounts(by_session, {(offer.agent_id, offer.host_id): offer for offer in offers}, homes)
+
+
+def stored_home(folder: Folder, hostname: str) -> StoredHome:
+    """Return where the home of a stopped session's kernel is in this folder."""
+    file = f"home-{hostname}.tar"
+    return StoredHome(host=folder.host.name, folder_id=folder.pk, folder_name=folder.name, file=file)
 
 
 def start_of(spec: SessionSpec, mounts: Sequence[ResolvedMount]) -> str:

@@ -56,10 +56,11 @@ class StatusCause:
 _NO_LONGER_WAITING = {"wait_record": None, "wait_digest": "", "queue_position": None}
 _RUNS_LOOK = TERMINAL | {Status.SCHEDULED}  # an element has ended, or the next ones may be released
 _ENDPOINTS_LOOK = TERMINAL | {Status.RUNNING, Status.TERMINATING}
-_REASON_STAYS = frozenset({Status.TERMINATED, Status.CANCELLED, Status.ERROR})
+_REASON_STAYS = frozenset({Status.STOPPED, Status.TERMINATED, Status.CANCELLED, Status.ERROR})
 _STAMPS = {
     Status.SCHEDULED: "scheduled_at",
     Status.RUNNING: "started_at",
+    Status.STOPPED: "stopped_at",
     Status.TERMINATING: "terminating_at",
     Status.TERMINATED: "ended_at",
     Status.CANCELLED: "ended_at",
@@ -85,8 +86,8 @@ def move(
     changes: dict[str, Any] = {"status": to, "changed_at": now, "version": F("version") + 1} | columns
     changes |= {"moved_from": F("status")} | _NO_LONGER_WAITING
     if to in _STAMPS:
-        changes[_STAMPS[to]] = now
-    if to not in _REASON_STAYS or (to == Status.CANCELLED and why.code):
+        changes.setdefault(_STAMPS[to], now)
+    if to not in _REASON_STAYS or (to in (Status.CANCELLED, Status.STOPPED) and why.code):
         changes |= {"status_reason": why.code, "status_message": shortened(why.message), "status_data": dict(why.data)}
     with transaction.atomic():
         allowed = [source for source in sources_of(to, SESSION_MOVES) if only_from is None or source in only_from]
@@ -98,7 +99,8 @@ def move(
         if to in TERMINAL:  # every kernel has ended now
             release_mounts([_id(pk) for pk, _, _, _, mounts, *_ in found if mounts], now)
         _write_history([(one.session_id, source) for one, source, _ in moved], to, why, now)
-        note_moves([one for one, _, _ in moved], to, why.code, now)
+        told = [one for one, source, _ in moved if source != Status.STOPPING or to != Status.RUNNING]
+        note_moves(told, to, why.code, now)
         _wake_runs([one for one, _, _ in moved], to)
         _wake_endpoints([one for one, _, _ in moved], to)
         publish_on_commit(

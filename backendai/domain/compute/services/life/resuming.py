@@ -1,0 +1,36 @@
+"""Resumes stopped sessions: they wait for a place again, and their kernels start from their stored homes."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from django.db import transaction
+from django.db.models import F
+
+from backendai.base.core.errors import Conflict
+from backendai.base.core.messages import Message
+from backendai.base.wire.broker.hints import hint_on_commit
+from backendai.base.wire.broker.queues import CONTROL_QUEUE
+from backendai.domain.accounts.acting import both_names
+from backendai.domain.accounts.models import User
+from backendai.domain.activity.services import audit
+from backendai.domain.compute.models import ComputeSession
+from backendai.domain.compute.services.life.retrying import OF_A_NEW_RUN, requeue_kernels
+from backendai.domain.compute.services.status.moves import StatusCause, move
+from backendai.domain.compute.status import Phase, Status
+
+
+def resume_session(user: User, session: ComputeSession, *, now: datetime) -> None:
+    """Make a stopped session pending again, with the place in the queue of its launch. The caller checks that the user
+    may see it. Raises Conflict if it is not stopped, or its owner is deactivated."""
+    if not session.owner.is_active:
+        raise Conflict("The owner of this session is deactivated.", code="owner-inactive")
+    with transaction.atomic():
+        why = StatusCause(Phase.SCHEDULE, "resumed", Message("Resumed by {user}.", user=user.email))
+        fresh = OF_A_NEW_RUN | {"retries": 0, "attempts": 0, "avoid_agents": [], "resumes": F("resumes") + 1}
+        if not move([session.pk], Status.PENDING, why, now=now, only_from=[Status.STOPPED], **fresh):
+            raise Conflict("Only a stopped session can be resumed.", code="not-stopped")
+        requeue_kernels(list(session.kernels.all()), now=now, status_reason="", status_message="")
+        names = {} if session.owner_id == user.pk else both_names(user, session.owner)
+        audit(user.pk, "session.resume", "session", [session.pk], name=session.name, **names)
+        hint_on_commit("controller.schedule_group", session.resource_group_id, queue=CONTROL_QUEUE)

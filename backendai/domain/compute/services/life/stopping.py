@@ -1,0 +1,274 @@
+"""Stops running sessions so that they can be resumed: their agents store their homes in a folder of the owner, and only
+then the kernels end and their slots become free.
+
+The programs stand still while the homes are stored. If that fails or is cancelled, they go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Exists, F, OuterRef, Q, QuerySet
+
+from backendai.base.core.errors import Conflict, NotFound
+from backendai.base.core.messages import Message, shortened
+from backendai.base.core.slots import format_size
+from backendai.base.wire.capabilities import Capability
+from backendai.base.wire.homes import STORE, StoreResult, StoreWork
+from backendai.base.wire.node_jobs import JobState, NodeJobReport, NodeJobSpec
+from backendai.domain.accounts.acting import both_names
+from backendai.domain.accounts.models import User
+from backendai.domain.activity.jobs import finish_job, report_progress, start_job, stop_job
+from backendai.domain.activity.models import BackgroundJob
+from backendai.domain.activity.services import audit, audit_each
+from backendai.domain.cluster.capabilities import why_not
+from backendai.domain.cluster.models import Agent
+from backendai.domain.cluster.node_jobs import Ending, ending_of, hint_job, is_outdated, update_agent
+from backendai.domain.compute.models import ComputeSession, HomeStore, Kernel, SessionMount
+from backendai.domain.compute.reasons import STOPPED
+from backendai.domain.compute.services.images.commits import refuse_while_saved
+from backendai.domain.compute.services.life.ending import hint_stops
+from backendai.domain.compute.services.life.home_retention import refuse_while_home_is_kept
+from backendai.domain.compute.services.requests.mounts import stored_home
+from backendai.domain.compute.services.status.moves import StatusCause, move, move_kernels
+from backendai.domain.compute.status import Outcome, Phase, Status
+from backendai.domain.storage.limits import room_left
+from backendai.domain.storage.models import Folder, StorageHost
+from backendai.domain.storage.services.folders import add_folder
+from backendai.domain.storage.status import FolderStatus, Rights, Usage
+from backendai.domain.storage.transitions import transition
+
+_KEY_LENGTH = 12
+_UNUSED_AFTER = timedelta(hours=1)
+_Store = HomeStore.Status
+
+
+def obstacle_to_stop(session: ComputeSession, kernels: Sequence[Kernel]) -> tuple[str, str] | None:
+    """Return why the session cannot be stopped now, as code and message; None if it can."""
+    if not session.kind.stops:
+        return "kind-not-stopped", Message("Only interactive sessions can be stopped and resumed.")
+    if session.status != Status.RUNNING or any(one.status != Status.RUNNING or not one.agent for one in kernels):
+        return "not-running", Message("Only a running session can be stopped.")
+    for agent in {one.agent_id: one.agent for one in kernels if one.agent}.values():
+        if why := why_not(agent, Capability.HOMES):
+            return "homes-not-stored", why
+        if is_outdated(agent, STORE):
+            return "agent-outdated", update_agent(agent)
+        if agent.status not in (Agent.Status.ALIVE, Agent.Status.DRAINING):
+            return "agent-silent", Message("Agent {agent} is not reachable.", agent=agent.name)
+    return None
+
+
+def stop_session(user: User, session: ComputeSession, *, now: datetime) -> BackgroundJob:
+    """Begin to stop a session; returns the job that shows the progress. The caller checks that the user may see it.
+
+    Raises Conflict if it cannot be stopped now, no storage host can take its homes, or the owner's folders are full.
+    """
+    kernels = list(session.kernels.select_related("agent").order_by("rank"))
+    if obstacle := obstacle_to_stop(session, kernels):
+        raise Conflict(obstacle[1], code=obstacle[0])
+    refuse_while_saved(session)
+    refuse_while_home_is_kept(session)
+    folder = _folder_of(session, kernels, now)
+    room = room_left(session.owner, without=folder)
+    if room == 0:
+        raise Conflict(
+            "The folders of {owner} are full, so the home cannot be stored. Delete files or folders first.",
+            owner=session.owner.email,
+            code="folder-bytes",
+        )
+    with transaction.atomic():
+        why = StatusCause(Phase.RUN, STOPPED, Message("Stopped by {user}.", user=user.email))
+        if not move([session.pk], Status.STOPPING, why, now=now, only_from=[Status.RUNNING]):
+            raise Conflict("Only a running session can be stopped.", code="not-running")
+        _note_folder(session, folder, now)
+        job = _order(session, kernels, folder, room, now)
+        names = {} if session.owner_id == user.pk else both_names(user, session.owner)
+        audit(user.pk, "session.stop", "session", [session.pk], name=session.name, **names)
+    return job
+
+
+def stores_wanted() -> QuerySet[HomeStore]:
+    """Return the unfinished orders to store homes whose jobs are running and not cancelled."""
+    running = Q(job__status=BackgroundJob.Status.RUNNING, job__cancel_requested_at=None)
+    return HomeStore.objects.filter(running, status=_Store.STORING)
+
+
+def store_spec(agent: Agent, store_id: UUID) -> NodeJobSpec:
+    """Return an agent's order to store a home. Raises NotFound if the order is obsolete."""
+    store = stores_wanted().filter(pk=store_id, agent=agent).select_related("kernel", "folder__host").first()
+    if store is None:
+        raise NotFound("This home is not wanted from this agent.")
+    seconds = float(settings.HOME_STORE_TIMEOUT)
+    work = StoreWork(
+        kernel_id=store.kernel_id,
+        generation=store.generation,
+        home=stored_home(store.folder, store.kernel.hostname),
+        most_bytes=store.most_bytes,
+        timeout=seconds,
+    )
+    return NodeJobSpec(
+        kind=STORE,
+        job_id=store.pk,
+        seconds=seconds,
+        has_started=store.heard_at is not None,
+        work=work.model_dump(mode="json"),
+    )
+
+
+def store_reported(agent: Agent, report: NodeJobReport, *, now: datetime) -> bool:
+    """Apply an agent's report about a home; returns whether the portal still wants it. After the last home of a session
+    its kernels end. Raises ValueError for an invalid result."""
+    store = stores_wanted().filter(pk=report.job_id, agent=agent).select_related("kernel").first()
+    if store is None:
+        return HomeStore.objects.filter(pk=report.job_id, agent=agent, status=_Store.DONE).exists()
+    if report.state == JobState.FAILED:
+        give_up_stop(store.session_id, report.full_message, now=now)
+        return False
+    done = StoreResult.model_validate(report.result) if report.state == JobState.DONE else None
+    with transaction.atomic():
+        ComputeSession.objects.select_for_update(of=("self",)).get(pk=store.session_id)
+        columns = {"status": _Store.DONE, "size_bytes": done.size_bytes} if done else {"message": report.full_message}
+        HomeStore.objects.filter(pk=store.pk, status=_Store.STORING).update(heard_at=now, **columns)
+        if done is None and store.job_id:
+            return report_progress(store.job_id, report.progress, report.full_message, now=now)
+        if not HomeStore.objects.filter(session=store.session_id, status=_Store.STORING).exists():
+            _end_kernels(store, now)
+    return True
+
+
+def give_up_stop(session_id: UUID, message: str, *, now: datetime, is_cancelled: bool = False) -> bool:
+    """Let a stopping session go on, with this message in its history; returns whether it was stopping."""
+    with transaction.atomic():
+        rows = HomeStore.objects.filter(session=session_id, status=_Store.STORING)
+        jobs = {pk for pk in rows.values_list("job", flat=True) if pk}
+        if not rows.update(status=_Store.GIVEN_UP, message=shortened(message), heard_at=now):
+            return False
+        for job in jobs:
+            if is_cancelled:
+                stop_job(job, message=message, now=now)
+            else:
+                finish_job(job, message=message, now=now, failed=True)
+        outcome = Outcome.SKIPPED if is_cancelled else Outcome.FAILURE
+        why = StatusCause(Phase.RUN, "stop-given-up", message, outcome=outcome)
+        only = [Status.STOPPING]
+        move([session_id], Status.RUNNING, why, now=now, only_from=only, started_at=F("started_at"))
+    return True
+
+
+def follow_stores(now: datetime) -> int:
+    """Give up the stops whose agents can no longer store a home; returns how many sessions."""
+    live = HomeStore.objects.filter(status=_Store.STORING).select_related("job", "agent", "kernel", "session")
+    over: dict[UUID, tuple[str, bool]] = {}
+    for store in live.order_by("created_at", "pk"):
+        if (found := _end_of(store, now)) is not None:
+            over.setdefault(store.session_id, found)
+    return sum(give_up_stop(pk, text, now=now, is_cancelled=stopped) for pk, (text, stopped) in over.items())
+
+
+def discard_homes(now: datetime) -> int:
+    """Move the stored homes of ended sessions to the trash, where their owners find them for a time; returns how
+    many."""
+    needed = SessionMount.objects.filter(folder=OuterRef("pk"), released_at=None)
+    unused = Folder.objects.filter(usage=Usage.HOME, status=FolderStatus.READY).exclude(Exists(needed))
+    ended = Q(mounts__released_at__isnull=False) | Q(changed_at__lt=now - _UNUSED_AFTER)
+    names = dict(unused.filter(ended).values_list("pk", "name"))
+    moved = transition(names, FolderStatus.TRASHED, now=now, trashed_at=now) if names else set()
+    audit_each(
+        None, "folder.trash", "folder", {pk: {"name": names[pk], "by": "the end of its session"} for pk in moved}
+    )
+    return len(moved)
+
+
+def _folder_of(session: ComputeSession, kernels: Sequence[Kernel], now: datetime) -> Folder:
+    """Return the folder for the session's homes; creates it at the first stop. Raises Conflict."""
+    agents = {one.agent_id for one in kernels}
+    hosts = StorageHost.objects.filter(is_enabled=True)
+    for agent in agents:
+        hosts = hosts.filter(on_agents__agent=agent, on_agents__fault="")
+    mounted = session.mounts.filter(holds_homes=True).select_related("folder__host").first()
+    folder: Folder | None = mounted.folder if mounted else None
+    host = hosts.filter(pk=folder.host_id).first() if folder else hosts.order_by("-is_default", "name").first()
+    if host is None:
+        text = Message("No storage host can be reached from the agents of this session, so its home cannot be stored.")
+        raise Conflict(text, code="no-storage-host")
+    if folder is None:
+        name = f"stopped-{session.pk.hex[:_KEY_LENGTH]}"
+        folder = Folder.objects.filter(user=session.owner, name=name, usage=Usage.HOME, host=host).live().first()
+    if folder is None:
+        folder = Folder(name=name, host=host, user=session.owner, usage=Usage.HOME)
+        folder = add_folder(session.owner, folder, now=now)
+    if folder.status != FolderStatus.READY:
+        text = Message("Storage host {host} does not answer. Try again in a minute.", host=host.name)
+        raise Conflict(text, code="storage-silent")
+    return folder
+
+
+def _note_folder(session: ComputeSession, folder: Folder, now: datetime) -> None:
+    values = {"folder": folder, "folder_name": folder.name, "rights": Rights.EDIT, "created_at": now}
+    _, is_new = SessionMount.objects.get_or_create(session=session, holds_homes=True, defaults=values)
+    if is_new:
+        ComputeSession.objects.filter(pk=session.pk).update(mount_count=F("mount_count") + 1)
+
+
+def _order(
+    session: ComputeSession, kernels: Sequence[Kernel], folder: Folder, room: int | None, now: datetime
+) -> BackgroundJob:
+    longest = timedelta(seconds=settings.HOME_STORE_TIMEOUT)
+    job = start_job(
+        STORE,
+        f"{session.name} ({session.pk.hex[:_KEY_LENGTH]})",
+        Message("Sending to the agent."),
+        now=now,
+        owner_id=session.owner_id,
+        silence_limit=longest,
+        longest=longest,
+    )
+    for kernel in kernels:
+        about = {"kernel": kernel, "generation": kernel.generation, "agent": kernel.agent, "created_at": now}
+        store = HomeStore.objects.create(session=session, job=job, folder=folder, most_bytes=room, **about)
+        if kernel.agent:
+            hint_job(STORE, store.pk, kernel.agent)
+    return job
+
+
+def _end_kernels(store: HomeStore, now: datetime) -> None:
+    """Order the end of a session's kernels, whose homes are all stored."""
+    kernels = Kernel.objects.filter(session=store.session_id, status=Status.RUNNING)
+    ids = list(kernels.values_list("pk", flat=True))
+    move_kernels(ids, Status.TERMINATING, reason=STOPPED, now=now, forced_at=now)
+    hint_stops([store.session_id])
+    sizes = HomeStore.objects.filter(job=store.job_id).values_list("size_bytes", flat=True)
+    size = format_size(sum(one or 0 for one in sizes))
+    if store.job_id:
+        finish_job(store.job_id, message=Message("{size} are stored.", size=size), now=now)
+
+
+def _end_of(store: HomeStore, now: datetime) -> tuple[str, bool] | None:
+    """Return the message with which this order is given up, and whether it was cancelled; None while it may go on."""
+    kernel, session = store.kernel, store.session
+    if session.status != Status.STOPPING:
+        return Message("The session is being ended."), True
+    if kernel.status != Status.RUNNING or kernel.generation != store.generation:
+        return Message("A kernel ended before its home was stored. The session was not stopped."), False
+    is_waiting = store.heard_at is None
+    match ending_of(store.job, store.agent, STORE, is_waiting=is_waiting, heard_at=store.heard_at, now=now):
+        case None:
+            return None
+        case Ending.CANCELLED:
+            return Message("Cancelled: the session goes on."), True
+        case Ending.AGENT_LOST:
+            return Message("The agent was lost before the home was stored."), False
+        case Ending.AGENT_OUTDATED if store.agent:
+            return update_agent(store.agent), False
+    return Message("The home was not stored in time, so the session goes on."), False
+
+
+def stopping_now(session_ids: Collection[UUID]) -> dict[UUID, BackgroundJob]:
+    """Return the jobs that store the homes of these sessions, by session."""
+    rows = HomeStore.objects.filter(session__in=session_ids, status=_Store.STORING, job__isnull=False)
+    return {row.session_id: row.job for row in rows.select_related("job") if row.job}
