@@ -111,6 +111,8 @@ REASONS: dict[str, Reason] = {
     "agent-drained": _lost(Message("Its agent was drained and the deadline passed."), Status.TERMINATED),
     "node-lost": _lost(Message("The machine of the cluster that it ran on is gone.")),
     "scratch-failed": _fault(Message("The agent could not create the home folder.")),
+    "home-missing": _fault(Message("The home that was stored as it stopped cannot be read.")),
+    "home-too-large": _fault(Message("The stored home does not fit on the agent.")),
     "storage-missing": _fault(Message("The agent does not have the storage host of a mounted folder.")),
     "storage-silent": _fault(Message("The storage host of a mounted folder did not answer.")),
     "folder-missing": _fault(Message("A mounted folder is not on its storage host."), is_retriable=False),

@@ -30,7 +30,7 @@ from backendai.portal.api.people import (
     second_factors,
     ssh,
 )
-from backendai.portal.api.sessions import apps, explanations, logs, notices, own_images, recent, usage
+from backendai.portal.api.sessions import apps, explanations, logs, notices, own_images, recent, stops, usage
 from backendai.portal.api.sessions import home_files as session_homes
 from backendai.portal.api.sessions import views as sessions
 
@@ -51,6 +51,8 @@ urlpatterns = [
     path("v1/sessions/<uuid:session_id>/usage/", usage.SessionUsage.as_view(), name="session-usage"),
     path("v1/sessions/<uuid:session_id>/explain/", explanations.SessionExplanation.as_view(), name="session-explain"),
     path("v1/sessions/<uuid:session_id>/commit/", own_images.SessionCommit.as_view(), name="session-commit"),
+    path("v1/sessions/<uuid:session_id>/stop/", stops.SessionStop.as_view(), name="session-stop"),
+    path("v1/sessions/<uuid:session_id>/resume/", stops.SessionResume.as_view(), name="session-resume"),
     path("v1/sessions/<uuid:session_id>/keep-home/", session_homes.SessionHome.as_view(), name="session-keep-home"),
     path("v1/sessions/<uuid:session_id>/apps/", apps.SessionApps.as_view(), name="session-apps"),
     path("v1/sessions/<uuid:session_id>/apps/<slug:service>/", apps.SessionApp.as_view(), name="session-app"),

@@ -30,6 +30,7 @@ from backendai.portal.web.session import homes as session_homes
 from backendai.portal.web.session import idle_actions as session_idle
 from backendai.portal.web.session import pages as session
 from backendai.portal.web.session import ssh as session_ssh
+from backendai.portal.web.session import stops as session_stops
 from backendai.portal.web.session_list import changes as sessions
 from backendai.portal.web.sign_in import pages as sign_in
 from backendai.portal.web.wall import pages as wall
@@ -64,6 +65,8 @@ urlpatterns = [
     path("sessions/<uuid:session_id>/end-time/", end_times.end_time, name="session_end_time"),
     path("sessions/<uuid:session_id>/rename/", session_boxes.rename, name="session_rename"),
     path("sessions/<uuid:session_id>/commit/", session_commits.commit, name="session_commit"),
+    path("sessions/<uuid:session_id>/stop/", session_stops.stop, name="session_stop"),
+    path("sessions/<uuid:session_id>/resume/", session_stops.resume, name="session_resume"),
     path("sessions/<uuid:session_id>/keep-home/", session_homes.keep, name="session_keep_home"),
     path("sessions/<uuid:session_id>/disk/", session_commits.disk, name="session_disk"),
     path("sessions/<uuid:session_id>/commit/left-out/", session_commits.left_out, name="session_left_out"),

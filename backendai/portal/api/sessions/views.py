@@ -182,7 +182,8 @@ class SessionBody(serializers.ModelSerializer[ComputeSession]):
             "owner", "launched_by", "project", "resource_group", "image", "resources", "shm_bytes", "cluster_size",
             "cluster_mode", "environ", "preopen_ports", "startup_command", "starts_at", "batch_timeout",
             "designated_agents", "placement", "launch_id", "priority", "retry_on_agent_loss", "queue_position",
-            "attempts", "retries", "version", "created_at", "scheduled_at", "started_at", "ends_at", "terminating_at",
+            "attempts", "retries", "version", "created_at", "scheduled_at", "started_at", "ends_at", "stopped_at",
+            "resumes", "terminating_at",
             "ended_at", "depends_on", "depends_when", "template", "parameters", "kernels", "mounts", "start_in",
         ]  # fmt: skip
         read_only_fields = fields
@@ -446,7 +447,7 @@ _NAMES = {
 def shown_sessions(user: User) -> QuerySet[Any]:
     """Return the visible sessions with ``shown_kernels``, ``shown_mounts``, ``shown_depends_on``; four queries."""
     kernels = Prefetch("kernels", shown_kernels(Kernel.objects.all()), to_attr="shown_kernels")
-    mounts = Prefetch("mounts", to_attr="shown_mounts")
+    mounts = Prefetch("mounts", SessionMount.objects.filter(holds_homes=False), to_attr="shown_mounts")
     others = Prefetch("depends_on", _others(), to_attr="shown_depends_on")
     rows = ComputeSession.objects.visible_to(user).annotate(**_NAMES).defer("spec")  # it repeats variables and commands
     return rows.prefetch_related(kernels, mounts, others)

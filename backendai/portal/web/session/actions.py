@@ -65,8 +65,16 @@ def actions_of(
             _no_commit(session, agent, is_own=is_own),
         ),
         *_template(session, is_own=is_own),
+        *_stop(session),
         Action("terminate", end, "power", reverse("web:terminate", args=[session.pk]), "terminate"),
     ]
+
+
+def _stop(session: ComputeSession) -> list[Action]:
+    """Return the button that stops the session; its dialog says what is kept, or why that is not possible."""
+    if not session.kind.stops or session.status != Status.RUNNING:
+        return []
+    return [Action("stop", _("Stop"), "player-pause", reverse("web:session_stop", args=[session.pk]), "stop")]
 
 
 def why_no_apps(session: ComputeSession) -> str:
@@ -113,6 +121,8 @@ def _no_terminal(session: ComputeSession) -> str:
         return _("The session has ended.")
     if session.status == Status.TERMINATING:
         return _("The session is being ended.")
+    if session.status in (Status.STOPPING, Status.STOPPED):
+        return _("The session is stopped. Resume it first.")
     return _("The session does not run yet.")
 
 

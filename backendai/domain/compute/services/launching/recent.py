@@ -93,7 +93,7 @@ def parameters_of(session: ComputeSession) -> dict[str, Any]:
 
 def _mounts_of(session: ComputeSession) -> dict[str, Any]:
     """Return the requested mounts of all kernels; automatic ones are added at each launch."""
-    mounts = list(session.mounts.filter(is_automatic=False, role="")) if session.mount_count else []
+    mounts = list(session.mounts.filter(is_automatic=False, holds_homes=False, role="")) if session.mount_count else []
     values = [
         {
             "folder": str(one.folder_id or one.folder_name),

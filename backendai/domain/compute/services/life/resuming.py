@@ -13,16 +13,25 @@ from backendai.base.wire.broker.hints import hint_on_commit
 from backendai.base.wire.broker.queues import CONTROL_QUEUE
 from backendai.domain.accounts.acting import both_names
 from backendai.domain.accounts.models import User
+from backendai.domain.activity.jobs import cancel_job
 from backendai.domain.activity.services import audit
 from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.life.retrying import OF_A_NEW_RUN, requeue_kernels
+from backendai.domain.compute.services.life.stopping import stopping_now
 from backendai.domain.compute.services.status.moves import StatusCause, move
 from backendai.domain.compute.status import Phase, Status
 
 
 def resume_session(user: User, session: ComputeSession, *, now: datetime) -> None:
     """Make a stopped session pending again, with the place in the queue of its launch. The caller checks that the user
-    may see it. Raises Conflict if it is not stopped, or its owner is deactivated."""
+    may see it.
+
+    A session whose homes are being stored goes on as it is. Raises Conflict if it is neither, or its owner is
+    deactivated.
+    """
+    if session.status == Status.STOPPING:
+        _let_go_on(user, session, now)
+        return
     if not session.owner.is_active:
         raise Conflict("The owner of this session is deactivated.", code="owner-inactive")
     with transaction.atomic():
@@ -34,3 +43,12 @@ def resume_session(user: User, session: ComputeSession, *, now: datetime) -> Non
         names = {} if session.owner_id == user.pk else both_names(user, session.owner)
         audit(user.pk, "session.resume", "session", [session.pk], name=session.name, **names)
         hint_on_commit("controller.schedule_group", session.resource_group_id, queue=CONTROL_QUEUE)
+
+
+def _let_go_on(user: User, session: ComputeSession, now: datetime) -> None:
+    """Cancel the storing of the session's homes."""
+    job = stopping_now([session.pk]).get(session.pk)
+    if job is None:
+        text = Message("Its files are stored already. Resume it when it is stopped, in a few seconds.")
+        raise Conflict(text, code="not-stopped")
+    cancel_job(user, job.pk, now=now)

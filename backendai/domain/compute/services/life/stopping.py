@@ -34,7 +34,7 @@ from backendai.domain.compute.services.images.commits import refuse_while_saved
 from backendai.domain.compute.services.life.ending import hint_stops
 from backendai.domain.compute.services.life.home_retention import refuse_while_home_is_kept
 from backendai.domain.compute.services.requests.mounts import stored_home
-from backendai.domain.compute.services.status.moves import StatusCause, move, move_kernels
+from backendai.domain.compute.services.status.moves import StatusCause, move, move_kernels, touch
 from backendai.domain.compute.status import Outcome, Phase, Status
 from backendai.domain.storage.limits import room_left
 from backendai.domain.storage.models import Folder, StorageHost
@@ -135,6 +135,7 @@ def store_reported(agent: Agent, report: NodeJobReport, *, now: datetime) -> boo
         columns = {"status": _Store.DONE, "size_bytes": done.size_bytes} if done else {"message": report.full_message}
         HomeStore.objects.filter(pk=store.pk, status=_Store.STORING).update(heard_at=now, **columns)
         if done is None and store.job_id:
+            touch([store.session_id])
             return report_progress(store.job_id, report.progress, report.full_message, now=now)
         if not HomeStore.objects.filter(session=store.session_id, status=_Store.STORING).exists():
             _end_kernels(store, now)
@@ -243,9 +244,10 @@ def _end_kernels(store: HomeStore, now: datetime) -> None:
     move_kernels(ids, Status.TERMINATING, reason=STOPPED, now=now, forced_at=now)
     hint_stops([store.session_id])
     sizes = HomeStore.objects.filter(job=store.job_id).values_list("size_bytes", flat=True)
-    size = format_size(sum(one or 0 for one in sizes))
+    size = sum(one or 0 for one in sizes)
+    Folder.objects.filter(pk=store.folder_id).update(used_bytes=size, measured_at=now)
     if store.job_id:
-        finish_job(store.job_id, message=Message("{size} are stored.", size=size), now=now)
+        finish_job(store.job_id, message=Message("{size} are stored.", size=format_size(size)), now=now)
 
 
 def _end_of(store: HomeStore, now: datetime) -> tuple[str, bool] | None:

@@ -1,0 +1,54 @@
+"""Stops a running session after a question, and resumes a stopped one."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from django.contrib import messages
+from django.http import HttpResponse
+from django.shortcuts import redirect
+from django.utils import timezone
+
+from backendai.base.core.errors import UserError
+from backendai.base.texts.messages import in_words
+from backendai.base.texts.translation import gettext as _
+from backendai.domain.compute.services.life.resuming import resume_session
+from backendai.domain.compute.services.life.stopping import obstacle_to_stop, stop_session
+from backendai.portal.web.frame.requests import PageRequest, signed_in
+from backendai.portal.web.session.boxes import box
+from backendai.portal.web.session.pages import asks_for_part, find_session
+
+
+@signed_in("GET", "POST")
+def stop(request: PageRequest, session_id: UUID) -> HttpResponse:
+    """Tell what is kept; on POST begin to stop. A script then gets 204, or the question with the reason."""
+    found = find_session(request, session_id)
+    mistake = ""
+    if request.method == "POST":
+        try:
+            stop_session(request.user, found, now=timezone.now())
+        except UserError as error:
+            mistake = in_words(error.message)
+        else:
+            if asks_for_part(request):
+                return HttpResponse(status=204)
+            messages.success(request, _("%(name)s is being stopped.") % {"name": found.name})
+            return redirect("web:session", session_id=session_id)
+    obstacle = obstacle_to_stop(found, list(found.kernels.select_related("agent")))
+    reason = in_words(obstacle[1]) if obstacle else ""
+    return box(request, found, "web/_session_stop.html", {"obstacle": reason, "mistake": mistake})
+
+
+@signed_in("GET", "POST")
+def resume(request: PageRequest, session_id: UUID) -> HttpResponse:
+    """Tell what a resumed session starts with; on POST queue it, or let one go on that is being stopped."""
+    found = find_session(request, session_id)
+    mistake = ""
+    if request.method == "POST":
+        try:
+            resume_session(request.user, found, now=timezone.now())
+        except UserError as error:
+            mistake = in_words(error.message)
+        else:
+            return HttpResponse(status=204) if asks_for_part(request) else redirect("web:session", session_id)
+    return box(request, found, "web/_session_resume.html", {"mistake": mistake})

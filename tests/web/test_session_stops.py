@@ -1,0 +1,79 @@
+"""Stopping and resuming a session by its page, its list and REST."""
+
+from __future__ import annotations
+
+import pytest
+from django.test import Client
+
+from backendai.base.wire.node_jobs import JobState
+from backendai.domain.activity.models import BackgroundJob
+from backendai.domain.compute.status import Status
+from backendai.domain.storage.models import Folder
+from tests.cast import Cast
+from tests.compute.test_stopping import Stopper, file_servers_answer
+
+pytestmark = pytest.mark.django_db
+__all__ = ["file_servers_answer"]
+
+
+@pytest.fixture
+def one(cast: Cast) -> Stopper:
+    return Stopper(cast)
+
+
+@pytest.fixture
+def browser(cast: Cast) -> Client:
+    client = Client()
+    client.force_login(cast.alice)
+    return client
+
+
+def test_the_page_stops_shows_the_progress_and_resumes(one: Stopper, browser: Client) -> None:
+    page = f"/sessions/{one.session.pk}/"
+    assert 'id="stop-button"' in browser.get(page).content.decode()
+    assert "Not kept" in browser.get(f"{page}stop/").content.decode()
+    assert browser.post(f"{page}stop/").status_code == 302
+    assert one.status == Status.STOPPING
+    one.tell(JobState.RUNNING, message="3 MB are stored.", progress=0.5)
+    shown = browser.get(page).content.decode()
+    assert "3 MB are stored." in shown
+    assert 'value="0.500"' in shown
+    browser.post(f"{page}resume/")  # let it go on
+    assert BackgroundJob.objects.get(pk=one.session.home_stores.get().job_id).cancel_requested_at
+    one.session.home_stores.all().delete()
+    one.session.__class__.objects.update(status=Status.RUNNING)
+    one.be_stopped()
+    shown = browser.get(page).content.decode()
+    assert 'id="resume-button"' in shown
+    assert "stop-button" not in shown
+    listed = browser.get("/").content.decode()
+    assert f"row-player-play-{one.session.pk}" in listed
+    assert browser.post(f"{page}resume/").status_code == 302
+    assert one.status == Status.PENDING
+
+
+def test_a_refusal_is_told_in_the_dialog(one: Stopper, browser: Client) -> None:
+    one.agent.storage_hosts.update(fault="It is away.")
+    answer = browser.post(f"/sessions/{one.session.pk}/stop/", headers={"HX-Request": "true"})
+    assert "No storage host can be reached" in answer.content.decode()
+    answer = browser.post(f"/sessions/{one.session.pk}/resume/")
+    assert "Only a stopped session can be resumed" in answer.content.decode()
+
+
+def test_rest_stops_and_resumes(one: Stopper, browser: Client, cast: Cast) -> None:
+    address = f"/api/v1/sessions/{one.session.pk}/"
+    answer = browser.post(f"{address}stop/", content_type="application/json")
+    assert (answer.status_code, answer.json()["kind"]) == (202, "home.store")
+    while one.orders():
+        one.tell(JobState.DONE, result={"size_bytes": 2**20})
+    one.end_kernels()
+    found = browser.get(address).json()
+    assert (found["status"], found["mounts"]) == ("STOPPED", [])
+    assert found["stopped_at"]
+    assert Folder.objects.get().used_bytes == 2**20
+    answer = browser.post(f"{address}resume/", content_type="application/json")
+    assert (answer.status_code, answer.json()["status"]) == (202, "PENDING")
+    assert browser.post(f"{address}resume/", content_type="application/json").status_code == 409
+    other = Client()
+    other.force_login(cast.bob)
+    assert other.post(f"{address}stop/", content_type="application/json").status_code == 404
