@@ -25,8 +25,13 @@ from backendai.agent.loop.starts import Starts
 from backendai.agent.portal.client import PortalRefused, PortalUnreachable
 from backendai.base.core.errors import NotFound
 from backendai.base.core.slots import Slots
+from backendai.base.wire.capabilities import Capability
+from backendai.base.wire.homes import STORE
 from backendai.base.wire.messages import KernelReport, KernelSighting, KernelSpec, SyncDown, SyncUp, UnknownKernel
+from backendai.base.wire.node_jobs import CAPABILITY, JobState, NodeJobReport
+from backendai.domain.cluster.capabilities import reported
 from backendai.domain.cluster.models import Agent
+from backendai.domain.cluster.node_jobs import kind_named, orders_of
 from backendai.domain.cluster.services import record_sync
 from backendai.domain.compute.auditing import ObservedContainer
 from backendai.domain.compute.services.agents.kernel_specs import spec_for
@@ -237,6 +242,7 @@ class Node:
         up = SyncUp(
             boot_id="b", version="1", backend="docker", architecture="x86_64", gateway_url="http://127.0.0.1:1",
             capacity=self.agent.capacity, kernels=listing,
+            capabilities=[*reported(None, "docker"), Capability.HOMES, f"{CAPABILITY}{STORE}"],
             unknown=[
                 UnknownKernel(kernel_id=kernel_id, generation=generation, kept=True)
                 for kernel_id, generation in self.epoch.kept
@@ -263,6 +269,15 @@ class Node:
             self.ends.give_verdict(kernel_id, generation, "container-missing", "It is gone.")
         for kernel_id, generation in orders.start:
             self._do("start", kernel_id, generation, self.starts.start)
+
+    def store_homes(self, state: JobState) -> None:
+        """Report on every home that this node is to store, unless the kernel has ended here."""
+        running = {pk for pk, one in self.engine.containers.items() if one.running}
+        for order in orders_of([self.agent.pk]).get(self.agent.pk, []):
+            spec = kind_named(STORE).spec(self.agent, order.job_id)
+            if UUID(str(spec.work["kernel_id"])) in running and not self.portal.cut:
+                report = NodeJobReport(kind=STORE, job_id=order.job_id, state=state)
+                kind_named(STORE).heard(self.agent, report, now=timezone.now())
 
     def _do(self, action, kernel_id: UUID, generation: int, work) -> None:
         claim = Claim(kernel_id, generation, action)
@@ -297,6 +312,8 @@ class Platform:
             return
         index %= len(self.hints)
         task, args, queue = self.hints[index] if keep else self.hints.pop(index)
+        if task == "node.begin_job":
+            return  # ``store_homes`` reads the orders
         if task == RUN_TASK:
             run_pipelines(self.now)
             return
@@ -325,6 +342,7 @@ class Platform:
                 self.deliver(0)
             for node in self.nodes:
                 node.sync()
+                node.store_homes(JobState.DONE)
 
     def containers(self) -> list[ObservedContainer]:
         """Everything that really runs or ran."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from datetime import timedelta
+from collections.abc import Collection
+from datetime import datetime, timedelta
 from typing import Any
 from unittest import mock
 
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from backendai.base.core.errors import Conflict, NotFound, UserError
+from backendai.base.wire.node_jobs import JobState
 from backendai.domain.accounts.models import Domain, Membership, Project, User
 from backendai.domain.activity.models import AuditEntry
 from backendai.domain.cluster.models import Agent, PassLease, Reachability, ResourceGroup
@@ -29,8 +31,10 @@ from backendai.domain.compute.models import (
 )
 from backendai.domain.compute.services.life.ending import terminate_session
 from backendai.domain.compute.services.life.reports import kernel_reported
+from backendai.domain.compute.services.life.resuming import resume_session
+from backendai.domain.compute.services.life.stopping import stop_session
 from backendai.domain.compute.spec import MountRequest, RoleSpec
-from backendai.domain.compute.status import LIVE, TERMINAL, Status
+from backendai.domain.compute.status import LIVE, TERMINAL, UNPLACED, Status
 from backendai.domain.pipelines.models import Run
 from backendai.domain.pipelines.reading import RunsReading, read_runs
 from backendai.domain.pipelines.services.acting import act
@@ -39,6 +43,8 @@ from backendai.domain.pipelines.services.creating import RunSpec, create_run
 from backendai.domain.planning.apply import apply_plan
 from backendai.domain.planning.snapshot import read_snapshot
 from backendai.domain.storage.models import Folder, StorageHost
+from backendai.domain.storage.status import FolderStatus
+from backendai.domain.storage.transitions import transition
 from backendai.ops.management.commands.audit import run_checks
 from backendai.portal.loops import loops
 from backendai.portal.loops.loops import run_pipelines
@@ -81,6 +87,7 @@ class WholePlatform(RuleBasedStateMachine):
         self.patches = [
             mock.patch("django.utils.timezone.now", lambda: self.platform.now),
             mock.patch("backendai.base.wire.broker.hints.hint", self.platform.send),
+            mock.patch("backendai.domain.storage.services.folders.deliver", self.make_folder),
             mock.patch(
                 "backendai.portal.loops.repair.reachability.door_answers", lambda address: self.platform.is_door_open
             ),
@@ -88,17 +95,23 @@ class WholePlatform(RuleBasedStateMachine):
         for patch in self.patches:
             patch.start()
 
+    def make_folder(self, folder: Folder, *, now: datetime) -> None:
+        transition([folder.pk], FolderStatus.READY, now=now)
+        folder.refresh_from_db()
+
     def node(self, number: int) -> Node:
         return self.platform.nodes[number % len(self.platform.nodes)]
 
-    def session(self, number: int) -> ComputeSession | None:
-        sessions = list(ComputeSession.objects.filter(status__in=LIVE).order_by("created_at", "pk"))
+    def session(self, number: int, among: Collection[Status] = LIVE) -> ComputeSession | None:
+        sessions = list(ComputeSession.objects.filter(status__in=among).order_by("created_at", "pk"))
         return sessions[number % len(sessions)] if sessions else None
 
     @initialize()
     def begin(self) -> None:
         for node in self.platform.nodes:
             node.sync()
+        make_session(self.cast.alice)
+        self.platform.settle(rounds=2)
 
     @rule(cpu=st.sampled_from([1, 2, 3, 4]), size=st.sampled_from([1, 1, 2]), batch=st.booleans(), mounts=st.booleans())
     def create(self, cpu: int, size: int, batch: bool, mounts: bool) -> None:
@@ -185,6 +198,22 @@ class WholePlatform(RuleBasedStateMachine):
     def terminate(self, number: int, force: bool, admin: bool) -> None:
         if session := self.session(number):
             terminate_session(session, self.cast.dana if admin else self.cast.alice, force=force)
+
+    @rule(number=index)
+    def stop(self, number: int) -> None:
+        if session := self.session(number, [Status.RUNNING]):
+            with contextlib.suppress(Conflict):
+                stop_session(self.cast.alice, session, now=self.platform.now)
+
+    @rule(number=index, state=st.sampled_from([JobState.RUNNING, JobState.DONE, JobState.FAILED]))
+    def store_homes(self, number: int, state: JobState) -> None:
+        self.node(number).store_homes(state)
+
+    @rule(number=index)
+    def resume(self, number: int) -> None:
+        if session := self.session(number, [Status.STOPPING, Status.STOPPED]):
+            with contextlib.suppress(Conflict):
+                resume_session(self.cast.alice, session, now=self.platform.now)
 
     @rule()
     def schedule(self) -> None:
@@ -273,7 +302,7 @@ class WholePlatform(RuleBasedStateMachine):
         try:
             self.platform.settle()
             assert run_checks(World(self.platform.now, self.platform.containers())) == {}
-            on_the_way = LIVE - {Status.PENDING, Status.RUNNING}
+            on_the_way = LIVE - UNPLACED - {Status.RUNNING}
             assert not ComputeSession.objects.filter(status__in=on_the_way).exists()
             for run in Run.objects.filter(ended_at=None):
                 with contextlib.suppress(Conflict):
