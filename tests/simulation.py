@@ -31,7 +31,7 @@ from backendai.base.wire.messages import KernelReport, KernelSighting, KernelSpe
 from backendai.base.wire.node_jobs import CAPABILITY, JobState, NodeJobReport
 from backendai.domain.cluster.capabilities import reported
 from backendai.domain.cluster.models import Agent
-from backendai.domain.cluster.node_jobs import kind_named, orders_of
+from backendai.domain.cluster.node_jobs import follow_jobs, kind_named, orders_of
 from backendai.domain.cluster.services import record_sync
 from backendai.domain.compute.auditing import ObservedContainer
 from backendai.domain.compute.services.agents.kernel_specs import spec_for
@@ -314,6 +314,9 @@ class Platform:
         task, args, queue = self.hints[index] if keep else self.hints.pop(index)
         if task == "node.begin_job":
             return  # ``store_homes`` reads the orders
+        if task == "controller.follow_jobs":
+            follow_jobs(self.now)
+            return
         if task == RUN_TASK:
             run_pipelines(self.now)
             return
