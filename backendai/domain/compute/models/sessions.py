@@ -7,6 +7,7 @@ statement, under the same condition. Only ``services.ledger`` writes allocations
 from __future__ import annotations
 
 import uuid
+from datetime import datetime
 from typing import Any
 
 from django.conf import settings
@@ -224,6 +225,11 @@ class ComputeSession(models.Model):
     def is_terminal(self) -> bool:
         """Whether the session has ended."""
         return self.status in TERMINAL
+
+    @property
+    def run_ended_at(self) -> datetime | None:
+        """When its last run ended; None while it runs or waits."""
+        return self.stopped_at if self.status == Status.STOPPED else self.ended_at
 
     @property
     def is_running(self) -> bool:

@@ -29,6 +29,7 @@ ONLY: dict[str, tuple[str | Promise, Q]] = {
     "": (_l("Any use"), Q()),
     "general": (_l("General data"), Q(usage=Usage.GENERAL)),
     "model": (_l("Models"), Q(usage=Usage.MODEL)),
+    "home": (_l("Stopped sessions"), Q(usage=Usage.HOME)),
     "automatic": (_l("Mounted automatically"), Q(name__startswith=".")),
 }
 _SORTS = {"name": "name", "size": "used_bytes", "limit": "limit_bytes", "created": "created_at", "owner": "owner_name"}

@@ -17,7 +17,7 @@ from backendai.domain.compute.services.life.stopping import stopping_now
 from backendai.domain.compute.services.records.log_ends import last_lines, why_no_logs
 from backendai.domain.compute.services.records.logs import earlier_logs
 from backendai.domain.compute.services.requests.mounts import read_mounts
-from backendai.domain.compute.status import PLACED, Status
+from backendai.domain.compute.status import PLACED, UNPLACED, Status
 from backendai.domain.serving.models import Endpoint
 from backendai.domain.storage.models import Folder
 from backendai.portal.web.session.actions import actions_of
@@ -136,7 +136,7 @@ def _facts(session: ComputeSession, kernels: Sequence[Kernel], now: datetime) ->
     ends = ends_of(session, kernels)
     granted = granted_to(session) if session.status in PLACED else None
     agents = {kernel.agent_id: kernel.agent for kernel in kernels if kernel.agent}
-    is_placed = session.status != Status.PENDING
+    is_placed = session.status not in UNPLACED
     return {
         "ends": ends,
         "ends_soon": ends_soon(ends, now=now),
