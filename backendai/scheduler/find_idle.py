@@ -36,7 +36,7 @@ class Rule:
     ``grace``: the time after the start without checks. ``lead``: the time between warning and end. ``thresholds``: by
     slot, the share of the allocation (0 to 1) below which the slot counts as unused. ``match``: whether all slots must
     be unused, or one of them suffices. ``sign``: a fingerprint of these values; it shows whether a warning was made by
-    an older version of the rule.
+    an older version of the rule. ``stops``: the end is a stop, after which the session can be resumed.
     """
 
     id: int
@@ -48,6 +48,7 @@ class Rule:
     thresholds: Mapping[str, float] = field(default_factory=dict)
     match: str = ALL
     sign: str = ""
+    stops: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ from backendai.domain.storage.transitions import transition
 from backendai.portal.loops.loops import run_pass
 from tests.cast import Cast
 from tests.controller.clocks import later, repair_at, rows
+from tests.controller.test_idle import checker, look
 from tests.factories import make_agent, make_running_session, report_of
 from tests.mount_tools import storage_host
 
@@ -265,6 +266,23 @@ def test_a_stopped_session_starts_only_where_homes_can_be_read(one: Stopper) -> 
     able_agent()
     run_pass(timezone.now())
     assert one.status == Status.SCHEDULED
+
+
+@pytest.mark.parametrize(("at_end", "storage", "status"), [
+    ("stop", "", Status.STOPPING), ("stop", "It is away.", Status.TERMINATING), ("terminate", "", Status.TERMINATING),
+])  # fmt: skip
+def test_an_idle_session_is_stopped_where_it_can_be(cast: Cast, at_end: str, storage: str, status: str) -> None:
+    one = Stopper(cast)
+    one.agent.storage_hosts.update(fault=storage)
+    checker(at_end=at_end)
+    for minutes in (0, 50, 61):
+        look(one.session, minutes)
+    assert (one.status, one.session.status_reason) == (status, "idle-timeout")
+    if status == Status.STOPPING:
+        one.tell(JobState.DONE)
+    one.end_kernels()
+    assert one.status == (Status.STOPPED if status == Status.STOPPING else Status.TERMINATED)
+    assert not violations()
 
 
 def test_what_cannot_be_stopped_is_refused_with_the_reason(cast: Cast) -> None:

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.django_db
 CHECKERS = "/manage/idle-checkers/"
 QUIET = {
     "name": "quiet", "is_active": "on", "kind": "network-timeout", "limit": "1h", "grace": "0", "match": "all",
-    "session_types": ["interactive"], "warning": "10m", "extension": "1h", "max_extensions": "3",
+    "session_types": ["interactive"], "warning": "10m", "extension": "1h", "max_extensions": "3", "at_end": "stop",
     "is_site_wide": "on",
 }  # fmt: skip
 

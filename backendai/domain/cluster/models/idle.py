@@ -44,6 +44,10 @@ class IdleChecker(models.Model):
         ALL = ALL, Message("all of them are below")
         ANY = ANY, Message("any of them is below")
 
+    class AtEnd(models.TextChoices):
+        STOP = "stop", Message("stop it: its files are stored, and it can be resumed")
+        TERMINATE = "terminate", Message("terminate it")
+
     name = models.CharField(max_length=64, unique=True)
     description = models.CharField(max_length=255, blank=True)
     kind = models.CharField(max_length=24, choices=kind_choices, default=Network.name)
@@ -61,6 +65,12 @@ class IdleChecker(models.Model):
     )
     match = models.CharField(max_length=8, choices=Match, default=Match.ALL)
     session_types = models.JSONField(default=default_types)
+    at_end = models.CharField(
+        max_length=16,
+        choices=AtEnd,
+        default=AtEnd.STOP,
+        help_text=Message("What cannot be stopped, such as a batch session, is terminated."),
+    )
     extension = models.DurationField(default=timedelta(hours=1), help_text=Message("Extension per click of the owner."))
     max_extensions = models.PositiveSmallIntegerField(
         default=3, help_text=Message("Maximum extensions by the owner; 0: none.")
@@ -95,7 +105,8 @@ class IdleChecker(models.Model):
         said = [self.kind, [each.total_seconds() for each in times], self.thresholds, self.match]
         sign = hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
         shares = {slot: float(percent) / 100 for slot, percent in sorted(self.thresholds.items())}
-        return Rule(self.pk, self.name, IDLE_KINDS[self.kind], *times, shares, self.match, sign)
+        stops = self.at_end == self.AtEnd.STOP
+        return Rule(self.pk, self.name, IDLE_KINDS[self.kind], *times, shares, self.match, sign, stops)
 
 
 class IdleBinding(models.Model):

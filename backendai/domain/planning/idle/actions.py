@@ -15,6 +15,7 @@ from backendai.domain.compute.services.life.idle import (
     collect_idle,
     delete_stale_idle,
     postpone,
+    stop_idle,
     warn_idle,
     withdraw,
 )
@@ -37,7 +38,8 @@ def act_on_idle(reading: IdleReading) -> int:
     postpone(dict(_later_ends(idle)))
     changed += warn_idle([_case(one, now) for one in idle if not one.is_warned], now=now)
     due = [_case(one, now) for one in idle if one.verdict == Verdict.COLLECT]
-    changed += len(collect_idle(due, now=now))
+    stopped = stop_idle([one for one in due if one.finding.rule.stops], now=now)
+    changed += len(stopped) + len(collect_idle([one for one in due if one.finding.session not in stopped], now=now))
     delete_stale_idle()
     return changed
 

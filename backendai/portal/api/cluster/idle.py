@@ -59,6 +59,7 @@ class CheckerChange(StrictSerializer):
     session_types = serializers.ListField(child=serializers.CharField(max_length=16), required=False)
     extension = LengthField(required=False)
     max_extensions = serializers.IntegerField(required=False, min_value=0, max_value=100)
+    at_end = serializers.ChoiceField(choices=IdleChecker.AtEnd.choices, required=False)
     is_site_wide = serializers.BooleanField(required=False)
     groups = _groups("Resource groups in which it holds, by name.")
     projects = _projects("Projects in which it holds, by id.")
@@ -106,7 +107,7 @@ class CheckerBody(serializers.ModelSerializer[IdleChecker]):
         model = IdleChecker
         fields = [
             "id", "name", "description", "kind", "is_active", "limit", "grace", "warning", "thresholds", "match",
-            "session_types", "extension", "max_extensions", "is_site_wide", *_LISTS, "created_at",
+            "session_types", "extension", "max_extensions", "at_end", "is_site_wide", *_LISTS, "created_at",
         ]  # fmt: skip
         read_only_fields = fields
 

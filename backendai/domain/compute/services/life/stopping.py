@@ -7,6 +7,7 @@ The programs stand still while the homes are stored. If that fails or is cancell
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -68,6 +69,27 @@ def stop_session(user: User, session: ComputeSession, *, now: datetime) -> Backg
 
     Raises Conflict if it cannot be stopped now, no storage host can take its homes, or the owner's folders are full.
     """
+    plan = plan_stop(session, now=now)
+    with transaction.atomic():
+        job = begin_stop(plan, StatusCause(Phase.RUN, STOPPED, Message("Stopped by {user}.", user=user.email)), now=now)
+        names = {} if session.owner_id == user.pk else both_names(user, session.owner)
+        audit(user.pk, "session.stop", "session", [session.pk], name=session.name, **names)
+    return job
+
+
+@dataclass(frozen=True, slots=True)
+class StopPlan:
+    """What a stop needs: the folder for the homes, and the bytes that the owner's policies leave (None: unlimited)."""
+
+    session: ComputeSession
+    kernels: Sequence[Kernel]
+    folder: Folder
+    room: int | None
+
+
+def plan_stop(session: ComputeSession, *, now: datetime) -> StopPlan:
+    """Check whether the session can be stopped, and make the folder for its homes at the first stop. May ask a file
+    server, so call it outside of transactions. Raises like ``stop_session``."""
     kernels = list(session.kernels.select_related("agent").order_by("rank"))
     if obstacle := obstacle_to_stop(session, kernels):
         raise Conflict(obstacle[1], code=obstacle[0])
@@ -81,15 +103,16 @@ def stop_session(user: User, session: ComputeSession, *, now: datetime) -> Backg
             owner=session.owner.email,
             code="folder-bytes",
         )
-    with transaction.atomic():
-        why = StatusCause(Phase.RUN, STOPPED, Message("Stopped by {user}.", user=user.email))
-        if not move([session.pk], Status.STOPPING, why, now=now, only_from=[Status.RUNNING]):
-            raise Conflict("Only a running session can be stopped.", code="not-running")
-        _note_folder(session, folder, now)
-        job = _order(session, kernels, folder, room, now)
-        names = {} if session.owner_id == user.pk else both_names(user, session.owner)
-        audit(user.pk, "session.stop", "session", [session.pk], name=session.name, **names)
-    return job
+    return StopPlan(session, kernels, folder, room)
+
+
+def begin_stop(plan: StopPlan, why: StatusCause, *, now: datetime) -> BackgroundJob:
+    """Begin to stop a session for this reason, in the caller's transaction. Raises Conflict if it no longer runs."""
+    session = plan.session
+    if not move([session.pk], Status.STOPPING, why, now=now, only_from=[Status.RUNNING]):
+        raise Conflict("Only a running session can be stopped.", code="not-running")
+    _note_folder(session, plan.folder, now)
+    return _order(plan, now)
 
 
 def stores_wanted() -> QuerySet[HomeStore]:
@@ -216,9 +239,8 @@ def _note_folder(session: ComputeSession, folder: Folder, now: datetime) -> None
         ComputeSession.objects.filter(pk=session.pk).update(mount_count=F("mount_count") + 1)
 
 
-def _order(
-    session: ComputeSession, kernels: Sequence[Kernel], folder: Folder, room: int | None, now: datetime
-) -> BackgroundJob:
+def _order(plan: StopPlan, now: datetime) -> BackgroundJob:
+    session = plan.session
     longest = timedelta(seconds=settings.HOME_STORE_TIMEOUT)
     job = start_job(
         STORE,
@@ -229,9 +251,9 @@ def _order(
         silence_limit=longest,
         longest=longest,
     )
-    for kernel in kernels:
+    for kernel in plan.kernels:
         about = {"kernel": kernel, "generation": kernel.generation, "agent": kernel.agent, "created_at": now}
-        store = HomeStore.objects.create(session=session, job=job, folder=folder, most_bytes=room, **about)
+        store = HomeStore.objects.create(session=session, job=job, folder=plan.folder, most_bytes=plan.room, **about)
         if kernel.agent:
             hint_job(STORE, store.pk, kernel.agent)
     return job

@@ -112,7 +112,7 @@ class CheckerForm(EditForm):
 
     groups = (
         (_l("Idle condition"), ("kind", "limit", "thresholds", "match", "grace", "session_types")),
-        (_l("Warning and extensions"), ("warning", "extension", "max_extensions")),
+        (_l("Warning, extensions and end"), ("warning", "extension", "max_extensions", "at_end")),
         (_l("Where it applies"), tuple(_PLACES)),
     )
 
@@ -120,13 +120,14 @@ class CheckerForm(EditForm):
         model = IdleChecker
         fields: ClassVar[list[str]] = [
             "name", "description", "is_active", "kind", "limit", "thresholds", "match", "grace", "session_types",
-            "warning", "extension", "max_extensions",
+            "warning", "extension", "max_extensions", "at_end",
         ]  # fmt: skip
         labels: ClassVar[dict[str, Any]] = {
             "is_active": _l("Active"),
             "kind": _l("Kind"),
             "match": _l("Idle when"),
             "max_extensions": _l("Maximum extensions"),
+            "at_end": _l("At the end"),
         }
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
