@@ -21,6 +21,7 @@ from backendai.domain.cluster.node_jobs import kind_named, orders_of
 from backendai.domain.compute.auditing import World, run_checks
 from backendai.domain.compute.models import Allocation, ComputeSession, HomeStore, Kernel
 from backendai.domain.compute.services.agents.kernel_specs import spec_for
+from backendai.domain.compute.services.life.draining import start_drain
 from backendai.domain.compute.services.life.ending import end_sessions, terminate_session
 from backendai.domain.compute.services.life.reports import kernel_reported
 from backendai.domain.compute.services.life.resuming import resume_session
@@ -282,6 +283,24 @@ def test_an_idle_session_is_stopped_where_it_can_be(cast: Cast, at_end: str, sto
         one.tell(JobState.DONE)
     one.end_kernels()
     assert one.status == (Status.STOPPED if status == Status.STOPPING else Status.TERMINATED)
+    assert not violations()
+
+
+def test_a_drain_moves_its_sessions_to_other_agents_at_the_deadline(cast: Cast) -> None:
+    one, two = Stopper(cast), make_running_session(cast.alice, make_agent())
+    kernel = two.kernels.select_related("agent").get()
+    other = able_agent()
+    for agent in (one.agent, kernel.agent):
+        start_drain(cast.dana, agent, now=timezone.now(), ends_at=later(minutes=1))
+    repair_at(later(minutes=2))
+    two.refresh_from_db()
+    assert (one.status, two.status) == (Status.STOPPING, Status.TERMINATING)
+    one.tell(JobState.DONE)
+    one.end_kernels()
+    repair_at(later(minutes=3))
+    assert (one.status, one.session.resumes) == (Status.PENDING, 1)
+    run_pass(timezone.now())
+    assert one.session.kernels.get().agent == other
     assert not violations()
 
 

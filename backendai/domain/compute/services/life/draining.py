@@ -22,6 +22,7 @@ from backendai.domain.cluster.models import Agent, ResourceGroup
 from backendai.domain.compute.models import ComputeSession, Kernel
 from backendai.domain.compute.services.life.ending import end_each
 from backendai.domain.compute.services.life.losses import MOST_AT_ONCE, RUN_AGAIN, stop_for_another_try
+from backendai.domain.compute.services.life.stopping import stop_each
 from backendai.domain.compute.services.notices.owners import warn_owners, withdraw_warnings
 from backendai.domain.compute.services.placing.place import lock_group
 from backendai.domain.compute.services.status.history import Entry, write_history
@@ -76,8 +77,8 @@ def cancel_drain(actor: User, agent: Agent) -> None:
 
 def end_drained(now: datetime) -> int:
     """End sessions on agents whose drain deadline has passed; returns how many. At most ``MOST_AT_ONCE`` kernels of
-    each kind per call: starting sessions, and batch sessions with a retry, become pending again; others end with
-    ``agent-drained``."""
+    each kind per call: starting sessions, and batch sessions with a retry, become pending again; sessions that can be
+    stopped are stopped, and resumed on other agents; others end with ``agent-drained``."""
     due = list(Agent.objects.filter(drain_ends_at__lte=now).values_list("pk", flat=True))
     if not due:
         return 0
@@ -89,7 +90,9 @@ def end_drained(now: datetime) -> int:
         session_id: StatusCause(Phase.REPAIR, DRAINED, _sentence(agent), {"agent": agent}, outcome=Outcome.EXPIRED)
         for session_id, agent in rows.values_list("session_id", "agent__name")[:MOST_AT_ONCE]
     }
-    return len(again) + len(end_each(whys, only_from=[Status.RUNNING], now=now).terminating)
+    stopped = stop_each(list(whys), whys.get, now=now)
+    rest = {pk: why for pk, why in whys.items() if pk not in stopped}
+    return len(again) + len(stopped) + len(end_each(rest, only_from=[Status.RUNNING], now=now).terminating)
 
 
 def move_agent(actor: User, agent: Agent, group: ResourceGroup, *, force: bool = False) -> None:

@@ -13,14 +13,13 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import F, Q
 
-from backendai.base.core.errors import Conflict
 from backendai.base.core.messages import Message, shortened
 from backendai.base.db.bulk import among, update_returning, update_rows
 from backendai.domain.compute.models import ComputeSession, IdleWarning
 from backendai.domain.compute.services.images.commits import being_saved
 from backendai.domain.compute.services.life.ending import end_each
 from backendai.domain.compute.services.life.home_retention import homes_being_kept
-from backendai.domain.compute.services.life.stopping import begin_stop, obstacle_to_stop, plan_stop
+from backendai.domain.compute.services.life.stopping import stop_each
 from backendai.domain.compute.services.notices.owners import AnnouncedEnd, update_idle_notices
 from backendai.domain.compute.services.status.history import Entry, write_history
 from backendai.domain.compute.services.status.moves import StatusCause, publish_changes
@@ -29,8 +28,6 @@ from backendai.scheduler.find_idle import Finding
 
 WARNED, WITHDRAWN = "idle-warned", "idle-warning-withdrawn"
 MOST_AT_ONCE = 1000
-_MOST_STOPPED = 20  # in one pass, as each asks a file server for a folder
-_PASSING = frozenset({"not-running", "being-saved", "home-being-kept", "storage-silent", "agent-silent"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,31 +98,20 @@ def withdraw(warning_ids: Collection[UUID], *, now: datetime) -> int:
 
 
 def stop_idle(cases: Sequence[IdleCase], *, now: datetime) -> set[UUID]:
-    """Begin to stop sessions whose announced end has come, at most ``_MOST_STOPPED``; returns the ids of those, and of
-    what the next pass has to try. The others cannot be stopped. Three queries, and a fixed number for each stop."""
+    """Begin to stop sessions whose announced end has come, and that were not extended meanwhile; returns the ids of all
+    that can be stopped, now or by the next pass."""
     first: dict[UUID, IdleCase] = {}
     for one in sorted(cases, key=lambda case: (case.due_at, case.finding.rule.id)):
         first.setdefault(one.finding.session, one)
-    rows = ComputeSession.objects.running().filter(pk__in=among(list(first))).select_related("owner")
-    found = {one.pk: one for one in rows.prefetch_related("kernels__agent")} if first else {}
-    able = [found[pk] for pk in first if pk in found and not obstacle_to_stop(found[pk], found[pk].kernels.all())]
-    some, later = able[:_MOST_STOPPED], able[_MOST_STOPPED:]
-    return {one.pk for one in later} | {one.pk for one in some if _stop(one, first[one.pk], now)}
 
+    def cause(pk: UUID) -> StatusCause | None:
+        lock_running([pk])
+        for warning, warned_at in _active_warnings({pk: first[pk]}, now).values():
+            IdleWarning.objects.filter(pk=warning).update(collected_at=now)
+            return _why(first[pk], warned_at)
+        return None
 
-def _stop(session: ComputeSession, case: IdleCase, now: datetime) -> bool:
-    """Begin to stop an idle session. Returns False if it cannot be stopped; True also if it was extended meanwhile."""
-    try:
-        plan = plan_stop(session, now=now)
-        with transaction.atomic():
-            lock_running([session.pk])
-            warned = _active_warnings({session.pk: case}, now)
-            for pk, warned_at in warned.values():
-                begin_stop(plan, _why(case, warned_at), now=now)
-                IdleWarning.objects.filter(pk=pk).update(collected_at=now)
-    except Conflict as error:
-        return error.code in _PASSING
-    return True
+    return stop_each(list(first), cause, now=now)
 
 
 def collect_idle(cases: Sequence[IdleCase], *, now: datetime) -> set[UUID]:

@@ -16,10 +16,13 @@ from backendai.domain.accounts.models import User
 from backendai.domain.activity.jobs import cancel_job
 from backendai.domain.activity.services import audit
 from backendai.domain.compute.models import ComputeSession
+from backendai.domain.compute.services.life.draining import DRAINED
 from backendai.domain.compute.services.life.retrying import OF_A_NEW_RUN, requeue_kernels
 from backendai.domain.compute.services.life.stopping import stopping_now
 from backendai.domain.compute.services.status.moves import StatusCause, move
 from backendai.domain.compute.status import Phase, Status
+
+_MOST_AT_ONCE = 100
 
 
 def resume_session(user: User, session: ComputeSession, *, now: datetime) -> None:
@@ -35,14 +38,30 @@ def resume_session(user: User, session: ComputeSession, *, now: datetime) -> Non
     if not session.owner.is_active:
         raise Conflict("The owner of this session is deactivated.", code="owner-inactive")
     with transaction.atomic():
-        why = StatusCause(Phase.SCHEDULE, "resumed", Message("Resumed by {user}.", user=user.email))
-        fresh = OF_A_NEW_RUN | {"retries": 0, "attempts": 0, "avoid_agents": [], "resumes": F("resumes") + 1}
-        if not move([session.pk], Status.PENDING, why, now=now, only_from=[Status.STOPPED], **fresh):
+        if not _requeue(session, Message("Resumed by {user}.", user=user.email), now):
             raise Conflict("Only a stopped session can be resumed.", code="not-stopped")
-        requeue_kernels(list(session.kernels.all()), now=now, status_reason="", status_message="")
         names = {} if session.owner_id == user.pk else both_names(user, session.owner)
         audit(user.pk, "session.resume", "session", [session.pk], name=session.name, **names)
-        hint_on_commit("controller.schedule_group", session.resource_group_id, queue=CONTROL_QUEUE)
+
+
+def resume_drained(now: datetime) -> int:
+    """Make sessions pending again that were stopped as their agent was drained, at most ``_MOST_AT_ONCE``; returns how
+    many."""
+    rows = ComputeSession.objects.filter(status=Status.STOPPED, status_reason=DRAINED, owner__is_active=True)
+    text = Message("Resumed by the platform: its agent was drained.")
+    with transaction.atomic():
+        return sum(_requeue(one, text, now) for one in rows.order_by("stopped_at", "pk")[:_MOST_AT_ONCE])
+
+
+def _requeue(session: ComputeSession, message: str, now: datetime) -> bool:
+    """Make a stopped session pending in the caller's transaction; returns whether it was stopped."""
+    why = StatusCause(Phase.SCHEDULE, "resumed", message)
+    fresh = OF_A_NEW_RUN | {"retries": 0, "attempts": 0, "avoid_agents": [], "resumes": F("resumes") + 1}
+    if not move([session.pk], Status.PENDING, why, now=now, only_from=[Status.STOPPED], **fresh):
+        return False
+    requeue_kernels(list(session.kernels.all()), now=now, status_reason="", status_message="")
+    hint_on_commit("controller.schedule_group", session.resource_group_id, queue=CONTROL_QUEUE)
+    return True
 
 
 def _let_go_on(user: User, session: ComputeSession, now: datetime) -> None:

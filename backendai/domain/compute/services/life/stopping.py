@@ -6,7 +6,7 @@ The programs stand still while the homes are stored. If that fails or is cancell
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -18,6 +18,7 @@ from django.db.models import Exists, F, OuterRef, Q, QuerySet
 from backendai.base.core.errors import Conflict, NotFound
 from backendai.base.core.messages import Message, shortened
 from backendai.base.core.slots import format_size
+from backendai.base.db.bulk import among
 from backendai.base.wire.capabilities import Capability
 from backendai.base.wire.homes import STORE, StoreResult, StoreWork
 from backendai.base.wire.node_jobs import JobState, NodeJobReport, NodeJobSpec
@@ -44,6 +45,8 @@ from backendai.domain.storage.status import FolderStatus, Rights, Usage
 from backendai.domain.storage.transitions import transition
 
 _KEY_LENGTH = 12
+_MOST_AT_ONCE = 20  # each asks a file server for a folder
+_PASSING = frozenset({"not-running", "being-saved", "home-being-kept", "storage-silent"})
 _UNUSED_AFTER = timedelta(hours=1)
 _Store = HomeStore.Status
 
@@ -113,6 +116,32 @@ def begin_stop(plan: StopPlan, why: StatusCause, *, now: datetime) -> Background
         raise Conflict("Only a running session can be stopped.", code="not-running")
     _note_folder(session, plan.folder, now)
     return _order(plan, now)
+
+
+def stop_each(session_ids: Sequence[UUID], cause: Callable[[UUID], StatusCause | None], *, now: datetime) -> set[UUID]:
+    """Begin to stop the running ones of these sessions, at most ``_MOST_AT_ONCE``; returns the ids of all that can be
+    stopped, now or by a later call. ``cause``: called in the transaction of each stop; None: the session goes on.
+
+    Three queries, and a fixed number for each stop.
+    """
+    if not session_ids:
+        return set()
+    rows = ComputeSession.objects.running().filter(pk__in=among(session_ids)).select_related("owner")
+    found = {one.pk: one for one in rows.prefetch_related("kernels__agent")}
+    able = [found[pk] for pk in session_ids if pk in found and not obstacle_to_stop(found[pk], found[pk].kernels.all())]
+    some, later = able[:_MOST_AT_ONCE], able[_MOST_AT_ONCE:]
+    return {one.pk for one in later} | {one.pk for one in some if _stop(one, cause, now)}
+
+
+def _stop(session: ComputeSession, cause: Callable[[UUID], StatusCause | None], now: datetime) -> bool:
+    try:
+        plan = plan_stop(session, now=now)
+        with transaction.atomic():
+            if why := cause(session.pk):
+                begin_stop(plan, why, now=now)
+    except Conflict as error:
+        return error.code in _PASSING
+    return True
 
 
 def stores_wanted() -> QuerySet[HomeStore]:
