@@ -246,6 +246,7 @@ def test_sessions_are_renamed_extended_opened_and_shown(person: Person, platform
     assert f"{other}\tcpu\t" in person.bai("top") and "cpu\t" in person.bai("quota")
     assert person.bai("image", "ls", "-o", "name").split()[0] == "python"
     person.bai("rename", other, desk)
+    person.bai("resume", desk, code=1)
 
 
 def test_an_administrator_drains_an_agent_and_looks_at_people(person: Person) -> None:

@@ -97,6 +97,24 @@ def rm(state: State, sessions: tuple[str, ...], force: bool) -> int:
 
 
 @click.command()
+@noun_argument("session", "sessions", nargs=-1, required=True)
+@pass_state
+def stop(state: State, sessions: tuple[str, ...]) -> None:
+    """Stop sessions: their home folders are stored, and their resources become free."""
+    for one in sessions:
+        state.portal.send(api.stop(find_own(state.portal, "session", one).id))
+
+
+@click.command()
+@noun_argument("session", "sessions", nargs=-1, required=True)
+@pass_state
+def resume(state: State, sessions: tuple[str, ...]) -> None:
+    """Queue stopped sessions, which start with their stored home folders."""
+    for one in sessions:
+        state.portal.send(api.resume(find_own(state.portal, "session", one).id))
+
+
+@click.command()
 @noun_argument("session")
 @click.argument("name")
 @pass_state
@@ -143,4 +161,4 @@ def find_session_or_run(portal: Client, text: str) -> Session | Run:
     return runs[0] if runs else find_session(portal, text)
 
 
-COMMANDS = [ps, show_session, why, wait, rm, rename, extend]
+COMMANDS = [ps, show_session, why, wait, stop, resume, rm, rename, extend]

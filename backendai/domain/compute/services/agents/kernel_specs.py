@@ -153,8 +153,6 @@ def _spec(agent: Agent, kernel: Kernel, around: _SpecContext) -> KernelSpec:
     session, group = kernel.session, kernel.session.resource_group
     network = network_for(agent, kernel, around.siblings)
     peers = peers_of(agent, kernel, around.siblings, network)
-    image = kernel.started_image
-    native = Capability.NATIVE in capabilities_of(agent) and image.process_reference
     return KernelSpec(
         deployment=settings.DEPLOYMENT,
         kernel_id=kernel.pk,
@@ -163,9 +161,7 @@ def _spec(agent: Agent, kernel: Kernel, around: _SpecContext) -> KernelSpec:
         agent=agent.name,
         session_name=session.name,
         session_type=mode_of(runs_program=session.kind.takes_command),
-        image=image.process_reference if native else image.reference,
-        digest="" if native or image.is_built_here else kernel.started_digest,
-        architecture=image.architecture,
+        **_image_of(agent, kernel),
         role=kernel.role,
         index=kernel.index,
         hostname=kernel.hostname,
@@ -186,10 +182,21 @@ def _spec(agent: Agent, kernel: Kernel, around: _SpecContext) -> KernelSpec:
         create_timeout=longest_start(group, agent.slowness).total_seconds(),
         ready=ReadyCheck(**kernel.ready) if kernel.ready else None,
         manifest=manifest_of(kernel, agent, around.mounts.of_session(session.pk)),
-        home=around.mounts.home_for(session.pk, kernel.hostname) if session.stopped_at else None,
+        home=around.mounts.home_for(session, kernel.hostname),
         mounts=around.mounts.specs_for(session.pk, agent.pk, kernel.role),
         start_in=around.mounts.start_for(session.pk, agent.pk, session.start_in, kernel.role),
     )
+
+
+def _image_of(agent: Agent, kernel: Kernel) -> dict[str, str]:
+    """Return the fields of the spec that name the image, or the program of a native kernel."""
+    image = kernel.started_image
+    native = Capability.NATIVE in capabilities_of(agent) and image.process_reference
+    return {
+        "image": image.process_reference if native else image.reference,
+        "digest": "" if native or image.is_built_here else kernel.started_digest,
+        "architecture": image.architecture,
+    }
 
 
 def _wanted(agent: Agent, kernel_id: UUID) -> QuerySet[Kernel]:

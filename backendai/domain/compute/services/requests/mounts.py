@@ -309,10 +309,10 @@ class Mounts:
         """Return the mounts of a session."""
         return self.by_session.get(session_id, ())
 
-    def home_for(self, session_id: UUID, hostname: str) -> StoredHome | None:
-        """Return where a kernel's home was stored as the session stopped; None if it was not."""
-        folder = self.homes.get(session_id)
-        return stored_home(folder, hostname) if folder else None
+    def home_for(self, session: ComputeSession, hostname: str) -> StoredHome | None:
+        """Return where a kernel's home was stored as the session stopped; None if it never stopped."""
+        folder = self.homes.get(session.pk)
+        return stored_home(folder, hostname) if folder and session.stopped_at else None
 
     def specs_for(self, session_id: UUID, agent_id: UUID, role: str) -> list[MountSpec]:
         """Return the mounts that the agent makes for a role's kernels. Automatic mounts that it cannot make are left
