@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from django.conf import settings
@@ -188,7 +189,7 @@ def _spec(agent: Agent, kernel: Kernel, around: _SpecContext) -> KernelSpec:
     )
 
 
-def _image_of(agent: Agent, kernel: Kernel) -> dict[str, str]:
+def _image_of(agent: Agent, kernel: Kernel) -> dict[str, Any]:
     """Return the fields of the spec that name the image, or the program of a native kernel."""
     image = kernel.started_image
     native = Capability.NATIVE in capabilities_of(agent) and image.process_reference
