@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from django.conf import settings
 from django.db.models import DurationField, ExpressionWrapper, F, IntegerField
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Cast
@@ -14,6 +15,11 @@ from backendai.domain.cluster.models import ResourceGroup
 def longest_start(group: ResourceGroup, slowness: int | None) -> timedelta:
     """Return how long a kernel may be created on an agent of this slowness; None: no agent yet."""
     return group.create_timeout * (slowness or 1)
+
+
+def unpacking_time() -> timedelta:
+    """Return how much longer the creation of a resumed kernel may take, as its stored home is unpacked."""
+    return timedelta(seconds=settings.HOME_STORE_TIMEOUT)
 
 
 def longest_start_of(group: str, agent: str) -> ExpressionWrapper[Combinable]:

@@ -18,7 +18,7 @@ from backendai.base.core.messages import Message
 from backendai.base.core.session_kinds import kinds_with
 from backendai.domain.cluster.models import Agent
 from backendai.domain.cluster.services import reachable_since
-from backendai.domain.cluster.time_limits import longest_start_of
+from backendai.domain.cluster.time_limits import longest_start_of, unpacking_time
 from backendai.domain.compute.models import Kernel
 from backendai.domain.compute.services.life.ending import end_each
 from backendai.domain.compute.services.life.retrying import Expired, expire_restarts, expire_starts, phase_of
@@ -55,7 +55,9 @@ def end_starts(now: datetime) -> int:
 def _overdue(now: datetime, of_session: Q) -> Iterator[tuple[Expired, bool]]:
     group, reachable = "session__resource_group", reachable_since(now)
     late = Q(status=Status.PULLING) & _longer(now, reachable, f"{group}__pull_timeout")
-    late |= Q(status__in=STARTING - {Status.PULLING}) & _longer(now, reachable, "longest_start")
+    created = Q(_longer(now, reachable, "longest_start"), session__stopped_at=None)
+    created |= _longer(now - unpacking_time(), reachable, "longest_start")  # a stored home is unpacked before
+    late |= Q(created, status__in=STARTING - {Status.PULLING})
     started_kernels = Kernel.objects.filter(session=OuterRef("session"), started_at__isnull=False)
     left = Q(session__retries__lt=F(f"{group}__max_retries")) & ~Q(
         Exists(started_kernels), session__session_type__in=kinds_with("runs_program")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -20,7 +21,7 @@ from backendai.domain.catalog.models import Image
 from backendai.domain.cluster.capabilities import capabilities_of
 from backendai.domain.cluster.models import Agent, ResourceGroup
 from backendai.domain.cluster.site import SiteSettings, site_settings
-from backendai.domain.cluster.time_limits import longest_start
+from backendai.domain.cluster.time_limits import longest_start, unpacking_time
 from backendai.domain.compute.models import ComputeSession, Kernel
 from backendai.domain.compute.services.agents.environ import environ_of
 from backendai.domain.compute.services.agents.manifests import manifest_of
@@ -180,13 +181,17 @@ def _spec(agent: Agent, kernel: Kernel, around: _SpecContext) -> KernelSpec:
         network=network,
         keys=keys_of(session.pk) if session.cluster_size > 1 else None,
         pull_timeout=group.pull_timeout.total_seconds(),
-        create_timeout=longest_start(group, agent.slowness).total_seconds(),
+        create_timeout=(longest_start(group, agent.slowness) + _unpacking(session)).total_seconds(),
         ready=ReadyCheck(**kernel.ready) if kernel.ready else None,
         manifest=manifest_of(kernel, agent, around.mounts.of_session(session.pk)),
         home=around.mounts.home_for(session, kernel.hostname),
         mounts=around.mounts.specs_for(session.pk, agent.pk, kernel.role),
         start_in=around.mounts.start_for(session.pk, agent.pk, session.start_in, kernel.role),
     )
+
+
+def _unpacking(session: ComputeSession) -> timedelta:
+    return unpacking_time() if session.stopped_at else timedelta(0)
 
 
 def _image_of(agent: Agent, kernel: Kernel) -> dict[str, Any]:
