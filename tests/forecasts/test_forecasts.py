@@ -15,6 +15,7 @@ from backendai.domain.cluster.models import ResourceGroup
 from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.status import Status
 from backendai.domain.forecasts import foreseeing
+from backendai.domain.forecasts.launches import ENDLESS
 from backendai.domain.forecasts.learning import delete_old_lengths, learn_lengths
 from backendai.domain.forecasts.models import ForecastScore, RunLengths, StartForecast
 from backendai.domain.forecasts.scoring import delete_old_forecasts, score_forecasts
@@ -26,9 +27,9 @@ pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
 HOUR = timedelta(hours=1)
 
 
-def ended_sessions(owner: Any, number: int, length: timedelta) -> None:
+def ended_sessions(owner: Any, number: int, length: timedelta, **over: Any) -> None:
     """Write ended sessions of this length, as copies of one that was launched."""
-    first = make_session(owner)
+    first = make_session(owner, **over)
     now = timezone.now()
     ends = [now - timedelta(minutes=5 + each) for each in range(number)]
     ComputeSession.objects.bulk_create(
@@ -60,7 +61,7 @@ def test_without_history_and_limits_it_says_how_many_have_no_end(cast: Any) -> N
     waiting = make_session(cast.alice)
     foreseeing.forecast_group(waiting.resource_group, timezone.now())
     told = StartForecast.objects.get(pk=waiting.pk)
-    assert (told.code, told.endless, told.expected) == (foreseeing.ENDLESS, 1, None)
+    assert (told.code, told.endless, told.expected) == (ENDLESS, 1, None)
 
 
 def test_a_known_end_counts_though_there_is_no_history(cast: Any) -> None:

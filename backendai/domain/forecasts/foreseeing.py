@@ -14,6 +14,7 @@ from backendai.base.db.bulk import among
 from backendai.domain.cluster.models import ResourceGroup
 from backendai.domain.compute.models import ComputeSession, Kernel
 from backendai.domain.compute.status import PLACED
+from backendai.domain.forecasts.launches import MOST, store_free, why_unknown
 from backendai.domain.forecasts.learning import FEATURES, Features, counts_of, keys_of
 from backendai.domain.forecasts.models import StartForecast
 from backendai.domain.forecasts.scoring import spread_in
@@ -26,8 +27,6 @@ from backendai.scheduler.forecasts.world import Held, Occupant
 from backendai.scheduler.plan import DeviceShares
 from backendai.scheduler.snapshot import Holder, Snapshot
 
-ENDLESS, TOO_FAR, OTHER = "endless", "too-far", "other"
-MOST = 500  # sessions further back get no forecast
 _LIKELY, _SLOW = 0.5, 0.9
 _STILL, _STEADY = timedelta(seconds=20), 0.05  # smaller changes are not written
 
@@ -35,12 +34,10 @@ _Placed = tuple[Features, datetime | None, datetime | None, tuple[Held, ...], Ho
 
 
 def forecast_group(group: ResourceGroup, now: datetime) -> int:
-    """Forecast the starts of the first ``MOST`` pending sessions that a pass would let wait; returns how many forecasts
-    changed. A fixed number of statements. Raises WrongRules."""
-    decision = decide_apart(read_snapshot(group, now))
+    """Forecast the starts of the first ``MOST`` pending sessions that a pass would let wait, and store what becomes
+    free; returns how many forecasts changed. A fixed number of statements. Raises WrongRules."""
+    decision = decide_apart(read_snapshot(group, now, even_if_idle=True))
     waits = sorted((each for each in decision.plan.waits if not each.reason.never), key=lambda each: each.position)
-    if not waits:
-        return 0
     waiting = {each.session_id: each.reason.until for each in waits[:MOST]}
     placed_now = {each.session_id for each in decision.plan.placements}
     pending = tuple(each for each in decision.snapshot.pending if each.id in waiting or each.id in placed_now)
@@ -49,6 +46,7 @@ def forecast_group(group: ResourceGroup, now: datetime) -> int:
     features = [Features(*row) for row in _features(waiting.keys() | placed_now)]
     counts = counts_of({key for one in (*features, *(row[0] for row in placed)) for key in keys_of(one)})
     likely, slow = (_foresee(snapshot, placed, features, counts, share, now) for share in (_LIKELY, _SLOW))
+    store_free(group, likely, now)
     return _store(group, waiting, likely, slow, spread_in(group), now)
 
 
@@ -65,7 +63,8 @@ def _foresee(
     def length_of(pk: UUID) -> timedelta | None:
         return length_at(share, _known(by_id[pk], counts)) if pk in by_id else None
 
-    return foresee_starts(snapshot, [_occupant(row, counts, share, now) for row in placed], length_of)
+    occupants = [_occupant(row, counts, share, now) for row in placed]
+    return foresee_starts(snapshot, occupants, length_of, with_moments=share == _LIKELY)
 
 
 def _occupant(row: _Placed, counts: Mapping[str, list[float]], share: float, now: datetime) -> Occupant:
@@ -144,7 +143,7 @@ def _forecast(
     made = StartForecast(session_id=pk, resource_group=group, updated_at=now, method=METHOD, endless=likely.endless)
     expected = likely.starts.get(pk)
     if expected is None:
-        made.code = TOO_FAR if likely.was_cut else ENDLESS if likely.endless else OTHER
+        made.code = why_unknown(likely.was_cut, likely.endless)
         return made
     made.expected, made.is_reliable = expected, spread.is_reliable
     made.early, made.late, made.latest = range_of(now, expected, slow.starts.get(pk, expected), spread)

@@ -88,6 +88,25 @@ class StartForecast(models.Model):
         return self.first_early <= self.started_at <= self.first_late
 
 
+class FreeAhead(models.Model):
+    """What the agents of a group have free at moments to come, as the newest look ahead expects.
+
+    ``moments``: of each its time, and the largest free amounts (thousandths) with the architecture of the agent.
+    ``endless`` and ``was_cut``: as in ``Foreseen``.
+    """
+
+    resource_group = models.OneToOneField(
+        ResourceGroup, on_delete=models.CASCADE, primary_key=True, related_name="free_ahead"
+    )
+    moments = models.JSONField(default=list)
+    endless = models.PositiveIntegerField()
+    was_cut = models.BooleanField()
+    looked_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"free in {self.resource_group}"
+
+
 class ForecastScore(models.Model):
     """How the last forecasts of a group came true, and the edges of ranges that follow.
 

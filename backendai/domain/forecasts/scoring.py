@@ -38,7 +38,11 @@ def score_forecasts(now: datetime) -> int:
 
 def spread_in(group: ResourceGroup) -> Spread:
     """Return the edges of ranges for the group. One query."""
-    score = ForecastScore.objects.filter(pk=group.pk).first()
+    return spread_of_score(ForecastScore.objects.filter(pk=group.pk).first())
+
+
+def spread_of_score(score: ForecastScore | None) -> Spread:
+    """Return the edges of ranges for the group with this score."""
     if score is None:
         return spread_of([], [])
     return Spread(score.early, score.late, score.latest, score.is_reliable)

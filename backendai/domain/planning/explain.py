@@ -59,7 +59,7 @@ class Explanation:
     ``started`` is the number of sessions that start. ``position`` counts from 1 among the group's ``waiting`` sessions.
     ``ahead``: the sessions that the user may see among the first twenty in front; ``ahead_total``: the number of all in
     front. ``agents``: the names of the agents on which it would start; ``kernel_agents``: the agent of each kernel, by
-    id. ``pull``: the agents that pull its image before that.
+    id. ``pull``: the agents that pull its image before that. ``view``: the waiting session, as the pass sees it.
     """
 
     now: datetime
@@ -77,6 +77,7 @@ class Explanation:
     started: int = 0
     kernel_agents: Mapping[UUID, UUID] = field(default_factory=dict)
     pull: PullFirst | None = None
+    view: SessionView | None = None
 
 
 def explain(session: ComputeSession, user: User, *, now: datetime) -> Explanation:
@@ -104,8 +105,8 @@ def foresee(
     least: Slots,
     others: Callable[[], Sequence[ResourceGroup]],
 ) -> Explanation:
-    """Return the decision of a pass about one session, or about several equal ones. Names only sessions that the user
-    may see. ``others``: a function that returns other groups in which a single session could start."""
+    """Return the decision of a pass about equal sessions. Names only those that the user may see. ``others``: returns
+    other groups in which a single one could start."""
     views = {each.id: each for each in sessions}
     try:
         decision = decide_apart(snapshot)
@@ -120,8 +121,7 @@ def foresee(
     wait = min((each for each in plan.waits if each.session_id in views), key=lambda each: each.position)
     ahead = [each.session_id for each in plan.waits if each.position < wait.position]
     reason, in_front = _seen_by(user, wait)
-    # For several equal sessions, a change of amounts would also change those that start.
-    changes = _changes(snapshot, views[wait.session_id], plan, least, others) if len(views) == 1 else []
+    changes = _changes(snapshot, views, wait.session_id, plan, least, others)
     return Explanation(
         now=snapshot.now,
         group=snapshot.group,
@@ -135,6 +135,7 @@ def foresee(
         steps=wait.steps,
         suggestions=tuple(changes),
         started=len(placements),
+        view=views[wait.session_id],
     )
 
 
@@ -144,13 +145,16 @@ def _unusable(group: str, wrong: WrongRules) -> Message:
 
 def _changes(
     snapshot: Snapshot,
-    view: SessionView,
+    views: Mapping[UUID, SessionView],
+    waiting: UUID,
     plan: Plan,
     least: Slots,
     others: Callable[[], Sequence[ResourceGroup]],
 ) -> list[Suggestion]:
+    if len(views) > 1:
+        return []  # a change of several equal sessions would also change those that start
     elsewhere = [read_snapshot(group, snapshot.now, even_if_idle=True) for group in others()]
-    return suggest(snapshot, view, elsewhere, least=least, plan=plan)
+    return suggest(snapshot, views[waiting], elsewhere, least=least, plan=plan)
 
 
 def other_groups(project: Any, group: ResourceGroup) -> list[ResourceGroup]:

@@ -13,7 +13,7 @@ from backendai.base.core.messages import Message
 from backendai.base.core.slots import MILLI, Slots, amount_in_words, format_amount, is_size
 from backendai.scheduler.decide import decide
 from backendai.scheduler.plan import Placement, Plan
-from backendai.scheduler.snapshot import AgentView, Holder, KernelView, LimitView, SessionView, Snapshot
+from backendai.scheduler.snapshot import AgentView, Holder, LimitView, SessionView, Snapshot
 
 _MOST_TRIED = 4
 _STEPS = {"cpu": MILLI // 10, "cuda.shares": MILLI // 100}
@@ -59,7 +59,7 @@ def _with_less(snapshot: Snapshot, session: SessionView, plan: Plan, least: Slot
             agents = _names(snapshot, placed)
             message = Message(
                 "With {amounts} it starts now on {agents}.",
-                amounts=_difference(session.kernels[0], amounts),
+                amounts=difference(session.kernels[0].slots, amounts),
                 agents=agents,
             )
             yield Suggestion(snapshot.group, amounts, agents, message)
@@ -79,7 +79,7 @@ def _reductions(snapshot: Snapshot, session: SessionView, plan: Plan, least: Slo
             continue
         for room in _rooms(agent, free[agent.id]):
             most = {name: min(room[name], allowed.get(name, room[name])) // count for name in wanted}
-            amounts = _rounded(wanted, most)
+            amounts = rounded(wanted, most)
             # Every requested slot stays, as programs would fail without their GPU.
             enough = all(amounts[name] >= max(least[name], 1) for name in wanted)
             if amounts != wanted and enough:
@@ -167,7 +167,7 @@ def _rooms(agent: AgentView, free: Slots) -> Iterator[Mapping[str, int]]:
         yield Slots({**free, **{name: min(amount, free[name]) for name, amount in largest.items()}})
 
 
-def _rounded(wanted: Slots, most: Mapping[str, int]) -> Slots:
+def rounded(wanted: Slots, most: Mapping[str, int]) -> Slots:
     """Return the wanted amounts, reduced to the free ones and rounded down to usual steps."""
     cut = {}
     for name, amount in wanted.items():
@@ -181,14 +181,15 @@ def _loss(wanted: Slots, amounts: Slots) -> int:
     return sum((amount - amounts[name]) * 1000 // amount for name, amount in wanted.items())
 
 
-def _difference(kernel: KernelView, amounts: Slots) -> str:
+def difference(wanted: Slots, amounts: Slots) -> str:
+    """Return smaller amounts as text, each beside the wanted one."""
     changed = [
         Message(
             "{amounts} instead of {wanted}",
             amounts=amount_in_words(name, amounts[name]),
-            wanted=format_amount(name, wanted),
+            wanted=format_amount(name, amount),
         )
-        for name, wanted in kernel.slots.items()
-        if amounts[name] != wanted
+        for name, amount in wanted.items()
+        if amounts[name] != amount
     ]
     return Message.joined(changed, ", ")

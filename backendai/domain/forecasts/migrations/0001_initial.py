@@ -31,6 +31,16 @@ class Migration(migrations.Migration):
             ],
         ),
         migrations.CreateModel(
+            name='FreeAhead',
+            fields=[
+                ('resource_group', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, primary_key=True, related_name='free_ahead', serialize=False, to='cluster.resourcegroup')),
+                ('moments', models.JSONField(default=list)),
+                ('endless', models.PositiveIntegerField()),
+                ('was_cut', models.BooleanField()),
+                ('looked_at', models.DateTimeField()),
+            ],
+        ),
+        migrations.CreateModel(
             name='LengthsMark',
             fields=[
                 ('id', models.PositiveSmallIntegerField(default=1, primary_key=True, serialize=False)),

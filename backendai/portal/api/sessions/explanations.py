@@ -17,6 +17,7 @@ from backendai.base.core.messages import values_of
 from backendai.domain.accounts.scopes import Scope
 from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.status import Status
+from backendai.domain.forecasts.launches import forecast_launch
 from backendai.domain.forecasts.models import StartForecast
 from backendai.domain.planning.explain import Explanation, Verdict, explain
 from backendai.domain.planning.preview import preview
@@ -89,7 +90,9 @@ class ForecastBody(serializers.ModelSerializer[StartForecast]):
         read_only_fields = fields
         extra_kwargs = {
             "is_reliable": {"help_text": "false: too few forecasts of the resource group have been scored yet."},
-            "code": {"help_text": "Why nothing can be said: `endless`, `too-far` or `other`; empty if it can."},
+            "code": {
+                "help_text": "Why nothing can be said: `endless`, `too-far`, `several-agents`, `other`; empty: it can."
+            },
         }
 
 
@@ -113,7 +116,9 @@ class ExplanationBody(serializers.Serializer[Explanation]):
 class SessionExplanationBody(ExplanationBody):
     """What the next pass would do with a session, why, and when it probably starts."""
 
-    forecast = ForecastBody(allow_null=True, help_text="null: the session is not pending, or too far back.")
+    forecast = ForecastBody(
+        allow_null=True, help_text="null: it starts now, waits for something else than room, or is too far back."
+    )
 
 
 class SessionExplanation(GenericAPIView[Any]):
@@ -131,21 +136,28 @@ class SessionExplanation(GenericAPIView[Any]):
         session = get_object_or_404(visible, pk=session_id)
         with turn_of(user_of(request).pk):
             explanation = explain(session, user_of(request), now=timezone.now())
-        forecast = getattr(session, "start_forecast", None) if session.status == Status.PENDING else None
-        told = ForecastBody(forecast).data if forecast else None
-        return Response({**ExplanationBody(explanation).data, "forecast": told})
+        return _answer(
+            explanation, getattr(session, "start_forecast", None) if session.status == Status.PENDING else None
+        )
 
 
 class SessionPreview(GenericAPIView[Any]):
     """Checking a launch without launching."""
 
-    serializer_class = ExplanationBody
+    serializer_class = SessionExplanationBody
     token_scopes = (Scope.READ,)  # it changes nothing
 
-    @extend_schema(request=LaunchRequest, responses=ExplanationBody)
+    @extend_schema(request=LaunchRequest, responses=SessionExplanationBody)
     def post(self, request: Request) -> Response:
-        """Return whether such a session would start now and where, would wait and why, or could never start."""
+        """Return whether such a session would start now and where, would wait, why and until when, or could never
+        start."""
         spec = spec_asked_for(request)
         with turn_of(user_of(request).pk):
             explanation = preview(user_of(request), spec, now=timezone.now())
-        return Response(self.get_serializer(explanation).data)
+            forecast = forecast_launch(explanation)
+        return _answer(explanation, forecast.start if forecast else None)
+
+
+def _answer(explanation: Explanation, forecast: StartForecast | None) -> Response:
+    told = ForecastBody(forecast).data if forecast else None
+    return Response({**ExplanationBody(explanation).data, "forecast": told})

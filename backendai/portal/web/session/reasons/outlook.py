@@ -18,6 +18,8 @@ from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.requests.check import Checked
 from backendai.domain.compute.spec import SessionSpec
 from backendai.domain.compute.status import Status
+from backendai.domain.forecasts.launches import forecast_launch
+from backendai.domain.forecasts.models import StartForecast
 from backendai.domain.planning.explain import Explanation, SessionAhead, Verdict, explain
 from backendai.domain.planning.preview import preview
 from backendai.domain.planning.pulls import PullFirst
@@ -78,6 +80,7 @@ class Outlook:
 
     ``ahead``: a few visible sessions before it; ``others``: the number of the rest. ``pull``: the agents that pull its
     image first; ``build``: the unfinished build of its image, without which it starts as a native process.
+    ``forecast``: when it would probably start, before there is a session.
     """
 
     starts: bool
@@ -93,6 +96,7 @@ class Outlook:
     count: int = 1
     pull: PullFirst | None = None
     build: Build | None = None
+    forecast: StartForecast | None = None
 
     @property
     def pulled_percent(self) -> int | None:
@@ -179,9 +183,19 @@ def _of_form(user: User, form: LaunchForm, checked: Checked, now: datetime) -> O
         return _in_place_of(replaced, user, spec, now) or _outlook(found)
     outlook = replace(_outlook(found), count=count)
     if not outlook.starts:
-        return outlook
+        return _with_forecast(outlook, found, checked.image.minimum_slots if copies == 1 else None)
     builds = builds_of({role.image.pk: role.image for role in checked.roles}.values())
     return replace(outlook, build=next((build for build in builds if build.is_native), None))
+
+
+def _with_forecast(outlook: Outlook, found: Explanation, least: Slots | None) -> Outlook:
+    """Return the result with the forecast of its start, and a change that would let it start earlier if none would let
+    it start now."""
+    forecast = forecast_launch(found, least=None if outlook.changes else least)
+    if forecast is None:
+        return outlook
+    changes = (_change(forecast.smaller, found.group),) if forecast.smaller else outlook.changes
+    return replace(outlook, forecast=forecast.start, changes=changes)
 
 
 def _in_place_of(replaced: ComputeSession, user: User, spec: SessionSpec, now: datetime) -> Outlook | None:
