@@ -19,6 +19,7 @@ class NoticeKind(models.TextChoices):
     """The kinds of notifications about a session."""
 
     LAUNCHED = "launched", Message("launched")
+    STARTING = "starting", Message("will probably start soon")
     STARTED = "started", Message("started after a wait")
     FAILED = "failed", Message("failed")
     FINISHED = "finished", Message("finished successfully")
@@ -61,7 +62,9 @@ CHANNELS: dict[str, Channel] = {channel.name: channel for channel in (Card(), Be
 Choice = Mapping[str, bool]  # by channel
 _USUAL: Choice = {name: channel.is_usual for name, channel in CHANNELS.items()}
 GIVEN = "given"  # access that somebody else gave; no notification of a session
-# That a session is launched belongs to its start; that it is idle, or an app of it closes, to its end: one choice.
+# That a session is launched, or will start soon, belongs to its start; that it is idle, or an app of it closes, to its
+# end: one choice.
+_BEFORE = (NoticeKind.LAUNCHED, NoticeKind.STARTING)
 CHOSEN = (NoticeKind.STARTED, NoticeKind.FINISHED, NoticeKind.FAILED, NoticeKind.ENDED, NoticeKind.ENDING, GIVEN)
 
 
@@ -70,7 +73,7 @@ def choices_of(user: Any) -> dict[str, Choice]:
     rows = NoticeChoice.objects.filter(user=user)
     found: dict[str, Choice] = {row.kind: {name: getattr(row, name) for name in CHANNELS} for row in rows}
     chosen = {str(kind): found.get(kind, _USUAL) for kind in CHOSEN}
-    both = {NoticeKind.LAUNCHED: NoticeKind.STARTED, NoticeKind.IDLE: NoticeKind.ENDING}
+    both = {kind: NoticeKind.STARTED for kind in _BEFORE} | {NoticeKind.IDLE: NoticeKind.ENDING}
     found = chosen | {str(kind): chosen[like] for kind, like in both.items()}
     # Nobody has to act on it, so it takes no room on the page.
     return found | {str(NoticeKind.APP_CLOSED): {**chosen[NoticeKind.ENDING], "card": False}}
@@ -103,6 +106,8 @@ def mail_wanted() -> dict[str, set[UUID]]:
     wanted: dict[str, set[UUID]] = {}
     for kind, user_id in NoticeChoice.objects.filter(email=True).values_list("kind", "user_id"):
         wanted.setdefault(kind, set()).add(user_id)
+    if NoticeKind.STARTED in wanted:
+        wanted[str(NoticeKind.STARTING)] = wanted[NoticeKind.STARTED]
     if NoticeKind.ENDING in wanted:
         wanted[str(NoticeKind.IDLE)] = wanted[NoticeKind.ENDING]
         wanted[str(NoticeKind.APP_CLOSED)] = wanted[NoticeKind.ENDING]

@@ -13,6 +13,7 @@ from backendai.base.core.slots import Slots, parse_amount
 from backendai.base.db.bulk import among
 from backendai.domain.cluster.models import ResourceGroup
 from backendai.domain.compute.models import ComputeSession, Kernel
+from backendai.domain.compute.services.notices.owners import TELL_BEFORE, tell_of_starts
 from backendai.domain.compute.status import PLACED
 from backendai.domain.forecasts.launches import MOST, store_free, why_unknown
 from backendai.domain.forecasts.learning import FEATURES, Features, counts_of, keys_of
@@ -118,18 +119,22 @@ def _store(
     now: datetime,
 ) -> int:
     old = {each.pk: each for each in StartForecast.objects.filter(pk__in=among(waiting.keys()))}
-    new, changed = [], []
+    new, changed, soon = [], [], []
     for pk, until in waiting.items():
         told = old.get(pk)
         fresh = _forecast(pk, group, likely, slow, spread, now)
         if until is not None and fresh.expected is not None:
             _cap(fresh, until)
+        if fresh.is_reliable and fresh.expected and fresh.expected <= now + TELL_BEFORE:
+            soon.append(pk)
         if told is None:
             new.append(fresh)
         elif _differs(told, fresh, now):
             changed.append(_updated(told, fresh))
     StartForecast.objects.bulk_create(new, ignore_conflicts=True)
     StartForecast.objects.bulk_update(changed, [*_NOW, *_FIRST])
+    if soon:
+        tell_of_starts(soon, now=now)
     return len(new) + len(changed)
 
 

@@ -20,6 +20,8 @@ from backendai.domain.pipelines.models import Run, State, Status
 from backendai.domain.pipelines.presentation import counts_of
 from backendai.domain.serving.models import EndpointNotice
 
+_SAID = (NoticeKind.STARTING, NoticeKind.STARTED, NoticeKind.FINISHED)  # the subject says all
+
 
 def _written(subject: str, *parts: str) -> tuple[str, str]:
     """Return the mail with these parts, and the page where one chooses what is mailed."""
@@ -97,6 +99,10 @@ def _words(notice: SessionNotice) -> tuple[str, str]:
     if notice.session.status_reason in BY_ADMINISTRATOR:
         ended = (_("%(name)s was ended by an administrator"), _("Your session %(name)s was ended by an administrator."))
     subject, sentence = {
+        NoticeKind.STARTING: (
+            _("%(name)s probably starts within 10 minutes"),
+            _("Your session %(name)s probably starts within 10 minutes."),
+        ),
         NoticeKind.STARTED: (_("%(name)s has started"), _("Your session %(name)s has started.")),
         NoticeKind.FINISHED: (
             _("%(name)s has finished successfully"),
@@ -125,4 +131,4 @@ def _why(notice: SessionNotice) -> str:
         return f"{when} {why}".strip()
     if notice.kind == NoticeKind.APP_CLOSED:
         return in_words(notice.message)
-    return "" if notice.kind in (NoticeKind.STARTED, NoticeKind.FINISHED) else in_words(notice.session.reason_text)
+    return "" if notice.kind in _SAID else in_words(notice.session.reason_text)

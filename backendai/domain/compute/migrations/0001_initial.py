@@ -351,7 +351,7 @@ class Migration(migrations.Migration):
             name='SessionNotice',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('kind', models.CharField(choices=[('launched', 'launched'), ('started', 'started after a wait'), ('failed', 'failed'), ('finished', 'finished successfully'), ('ended', 'ended by the platform'), ('ending', 'will end soon'), ('idle', 'idle, and will end soon'), ('app-closed', 'an app is not public any more')], max_length=16)),
+                ('kind', models.CharField(choices=[('launched', 'launched'), ('starting', 'will probably start soon'), ('started', 'started after a wait'), ('failed', 'failed'), ('finished', 'finished successfully'), ('ended', 'ended by the platform'), ('ending', 'will end soon'), ('idle', 'idle, and will end soon'), ('app-closed', 'an app is not public any more')], max_length=16)),
                 ('message', backendai.domain.activity.message_field.MessageField(blank=True)),
                 ('due_at', models.DateTimeField(blank=True, help_text='When the announced event happens.', null=True)),
                 ('created_at', models.DateTimeField(default=django.utils.timezone.now)),

@@ -37,7 +37,10 @@ def _context(request: PageRequest) -> dict[str, Any]:
     texts = {
         NoticeKind.STARTED: (
             _("A session starts"),
-            _("The card of every session that you launch, and a start after more than a minute of waiting."),
+            _(
+                "The card of every session that you launch, a start after more than a minute of waiting, and before a "
+                "longer wait ends, if that can be foreseen."
+            ),
         ),
         NoticeKind.FINISHED: (
             _("A batch session finishes successfully"),

@@ -12,12 +12,14 @@ from backendai.domain.activity.models import AccessNotice
 from backendai.domain.activity.notices import NoticeKind
 from backendai.domain.compute.models import ComputeSession, SessionNotice
 from backendai.domain.compute.reasons import BY_ADMINISTRATOR
+from backendai.domain.compute.status import Status
 
 _LOOKS = {  # icon and tone
     NoticeKind.FAILED: ("alert-circle", "bad"),
     NoticeKind.ENDED: ("alert-triangle", "wait"),
     NoticeKind.ENDING: ("clock", "wait"),
     NoticeKind.IDLE: ("clock", "wait"),
+    NoticeKind.STARTING: ("clock", ""),
     NoticeKind.STARTED: ("player-play", ""),
     NoticeKind.FINISHED: ("circle-check", ""),
     NoticeKind.APP_CLOSED: ("link", ""),
@@ -39,9 +41,11 @@ def access_link(notice: AccessNotice) -> str:
 def headline(notice: SessionNotice) -> str:
     """Return the headline of a notification, in a few words."""
     if _is_over(notice):
-        return _("Was idle") if notice.kind == NoticeKind.IDLE else _("Was warned of its end")
+        over = {NoticeKind.IDLE: _("Was idle"), NoticeKind.STARTING: _("Was to start soon")}
+        return over.get(NoticeKind(notice.kind), _("Was warned of its end"))
     texts = {
         NoticeKind.LAUNCHED: _("Launched"),
+        NoticeKind.STARTING: _("Probably starts within 10 minutes"),
         NoticeKind.STARTED: _("Started after its wait"),
         NoticeKind.FINISHED: _("Finished successfully"),
         NoticeKind.FAILED: _("Failed"),
@@ -65,6 +69,8 @@ def sentence(notice: SessionNotice) -> str:
         return ""  # a warning speaks of an end to come
     if notice.kind in (NoticeKind.IDLE, NoticeKind.APP_CLOSED):
         return in_words(notice.message)
+    if notice.kind == NoticeKind.STARTING:
+        return _("A forecast from how long such sessions usually run.")
     if notice.kind == NoticeKind.ENDING:
         usual = _("The session has nearly reached its time limit. Save what you need elsewhere first.")
         return in_words(notice.message) or usual
@@ -87,5 +93,7 @@ def _has_ender(notice: SessionNotice) -> bool:
 
 
 def _is_over(notice: SessionNotice) -> bool:
-    """Return whether the notification warns of the end of a session that has already ended."""
+    """Return whether the notification speaks of what was to come, and has come."""
+    if notice.kind == NoticeKind.STARTING:
+        return notice.session.status != Status.PENDING
     return notice.kind in (NoticeKind.IDLE, NoticeKind.ENDING) and notice.session.is_terminal

@@ -24,6 +24,7 @@ from backendai.domain.compute.status import Status
 
 LONG_WAIT = timedelta(minutes=1)  # owners who wait for less are still watching
 WARN_BEFORE = timedelta(hours=1)
+TELL_BEFORE = timedelta(minutes=10)  # a start; who has not waited longer than that is still watching
 MOST_KEPT = 200  # notifications per person
 _SLACK = 50
 _MOST_AT_ONCE = 500
@@ -79,6 +80,22 @@ def note_moves(moved: Sequence[Moved], to: Status, code: str, now: datetime) -> 
     elif to in (Status.TERMINATING, Status.CANCELLED) and code and code not in _EXPECTED:
         kind = NoticeKind.FAILED if reason_of(code).fails else NoticeKind.ENDED
         _write(moved, NoticeKind.FINISHED if code == FINISHED else kind, now)
+
+
+def tell_of_starts(session_ids: Collection[UUID], *, now: datetime) -> int:
+    """Notify owners of pending sessions that will probably start within ``TELL_BEFORE``; returns how many. Each session
+    once, and only if it has waited longer than that. Locks these sessions."""
+    long_ago = now - TELL_BEFORE
+    told = SessionNotice.objects.filter(session=OuterRef("pk"), kind=NoticeKind.STARTING)
+    waited = Q(starts_at=None) | Q(starts_at__lt=long_ago)
+    rows = ComputeSession.objects.pending().filter(waited, pk__in=among(session_ids), created_at__lt=long_ago)
+    rows = rows.filter(run_id=None).exclude(session_type__in=SERVED).exclude(Exists(told))
+    with transaction.atomic():
+        columns = rows.order_by("pk").values_list("pk", "owner_id", "status", "version")
+        due = list(columns.select_for_update(no_key=True)[:_MOST_AT_ONCE])
+        _write([Moved(pk, owner) for pk, owner, _, _ in due], NoticeKind.STARTING, now)
+        publish_on_commit(SessionEvent(str(pk), str(owner), status, version) for pk, owner, status, version in due)
+    return len(due)
 
 
 def warn_owners(messages: Mapping[UUID, str], due_at: datetime, *, now: datetime) -> None:
