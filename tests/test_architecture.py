@@ -54,7 +54,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "domain.templates": {"domain.compute"} | _BELOW_COMPUTE,
     "domain.usage": {"domain.compute"} | _BELOW_COMPUTE,
     "domain.planning": _BELOW_PLANNING,
-    "domain.forecasts": _BELOW_SERVING,
+    "domain.forecasts": {"domain.pipelines"} | _BELOW_SERVING,
     "domain.serving": _BELOW_SERVING,
     "domain.pipelines": {"domain.templates", "domain.compute"} | _BELOW_COMPUTE,
     "gates.gateways": {"domain.compute"} | _BELOW_COMPUTE,

@@ -13,6 +13,7 @@ from backendai.domain.pipelines.models import Run, State, Status, Step, Task
 from backendai.domain.pipelines.presentation import Counts, fetched_values, status_of, with_zeros
 from backendai.domain.pipelines.services.creating import RunSpec
 from backendai.portal.api.frame.parsing import StrictSerializer
+from backendai.scheduler.forecasts.ends import RunEnd
 
 
 class RunRequest(StrictSerializer):
@@ -96,9 +97,18 @@ class RunStepBody(serializers.Serializer[Any]):
     message = serializers.CharField(help_text="Why no element can be launched now.")
 
 
+class RunEndBody(serializers.Serializer[RunEnd]):
+    """When a run is probably done, in 8 of 10 cases."""
+
+    early = serializers.DateTimeField()
+    late = serializers.DateTimeField()
+    step = serializers.CharField(help_text="The step that decides.")
+
+
 class BatchRunBody(RunBriefBody):
     """One run with its steps."""
 
+    forecast = RunEndBody(allow_null=True, help_text="null: too few elements of a step that is left have ended.")
     parameters = serializers.DictField(child=serializers.JSONField())
     text = serializers.CharField(help_text="The document, without values of secrets and contents of files.")
     template = serializers.CharField(help_text="The version of the template that it is of; empty: none.")

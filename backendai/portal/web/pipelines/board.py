@@ -14,6 +14,7 @@ from django.http import QueryDict
 from django.urls import reverse
 from django.utils import timezone
 
+from backendai.domain.forecasts.ends import run_ends
 from backendai.domain.pipelines.explaining import Explanation, why_waits
 from backendai.domain.pipelines.models import Run, State, Status, Step, Task
 from backendai.domain.pipelines.presentation import (
@@ -82,7 +83,7 @@ class Board:
         first = number_in(self.query, "from")
         return {
             "run": run,
-            "row": RunRow(run, parts_of(total, run.size)),
+            "row": RunRow(run, parts_of(total, run.size), end=run_ends([run], timezone.now()).get(run.pk)),
             "steps": _page_of(rows, rows.index(chosen) if first is None else first, parts),
             "graph": graph_of(address, rows, parts),
             "step": chosen.step,

@@ -8,11 +8,13 @@ from typing import Any
 from uuid import UUID
 
 from django.db.models import QuerySet
+from django.utils import timezone
 from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
 
 from backendai.base.texts.translation import gettext as _
 from backendai.domain.accounts.models import User
+from backendai.domain.forecasts.ends import run_ends
 from backendai.domain.pipelines.models import Attempt, Run, State, Task
 from backendai.domain.pipelines.presentation import (
     LAUNCHED,
@@ -29,6 +31,7 @@ from backendai.domain.pipelines.presentation import (
 )
 from backendai.portal.web.frame.statuses import appearance_of
 from backendai.portal.web.pipelines.parts import Parts
+from backendai.scheduler.forecasts.ends import RunEnd
 
 MOST_CELLS = 1_000
 MOST_ROWS = 20
@@ -60,11 +63,13 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """A run with the numbers of its elements. ``wait``: why its first queued element waits."""
+    """A run with the numbers of its elements. ``wait``: why its first queued element waits. ``end``: when it probably
+    ends."""
 
     run: Run
     parts: list[Part]
     wait: str = ""
+    end: RunEnd | None = None
 
     @property
     def over(self) -> int:
@@ -112,15 +117,17 @@ class Grid:
 
 
 def rows_of(runs: Iterable[Run]) -> list[RunRow]:
-    """Return the runs with the numbers of their elements; one query, and one more if an element is queued."""
+    """Return the runs with the numbers of their elements; one query, one more if an element is queued, and five if a
+    run goes on."""
     found = list(runs)
     counts = counts_of(found)
     waits = first_waits([run for run in found if counts[run.pk][QUEUED]])
-    return [RunRow(run, parts_of(counts[run.pk], run.size), waits.get(run.pk, "")) for run in found]
+    ends = run_ends(found, timezone.now())
+    return [RunRow(run, parts_of(counts[run.pk], run.size), waits.get(run.pk, ""), ends.get(run.pk)) for run in found]
 
 
 def listed_runs(user: User, *, finished: bool, mine: bool, words: str) -> list[RunRow]:
-    """Return the runs shown above a list of sessions, the newest first. At most three queries."""
+    """Return the runs shown above a list of sessions, the newest first. At most eight queries."""
     visible: QuerySet[Run] = Run.objects.visible_to(user).select_related("owner")
     rows = visible.filter(owner=user) if mine else visible
     for word in words.replace("\0", "").split():

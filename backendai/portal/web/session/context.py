@@ -18,6 +18,7 @@ from backendai.domain.compute.services.records.log_ends import last_lines, why_n
 from backendai.domain.compute.services.records.logs import earlier_logs
 from backendai.domain.compute.services.requests.mounts import read_mounts
 from backendai.domain.compute.status import PLACED, UNPLACED, Status
+from backendai.domain.forecasts.ends import session_ends
 from backendai.domain.serving.models import Endpoint
 from backendai.domain.storage.models import Folder
 from backendai.portal.web.session.actions import actions_of
@@ -56,6 +57,7 @@ def detail_context(session: ComputeSession, user: User, *, in_drawer: bool, now:
     actions = actions_of(session, agent, in_drawer=in_drawer, is_own=own, kept_log=facts["kept_log"])
     return (
         ending_context(session, user)
+        | {"likely_end": session_ends([session], now).get(session.pk)}
         | _advice(session, kernels)
         | _neighbours(session, user)
         | {"endpoint": _endpoint(session, user)}
