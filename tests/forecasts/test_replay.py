@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import random
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,14 @@ from django.utils import timezone
 
 from backendai.base.core.errors import UserError
 from backendai.base.core.slots import Slots
-from backendai.domain.compute.models import ComputeSession
+from backendai.domain.compute.models import Allocation, ComputeSession, Kernel
 from backendai.domain.compute.status import Status
 from backendai.domain.forecasts.traces import csv_jobs, own_jobs, sacct_jobs, swf_jobs
-from backendai.scheduler.forecasts.replay import Job, replay
+from backendai.ops.management.commands import replay as replay_command
+from backendai.portal.loops.group_pass import schedule
+from backendai.scheduler.forecasts.replay import Job, Outcome, replay
 from backendai.scheduler.snapshot import AgentView, Rules
-from tests.factories import copy_of, make_agent, make_session
+from tests.factories import copy_of, make_agent, make_group, make_session
 
 AT = datetime(2026, 1, 5, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -148,3 +151,70 @@ def test_a_wrong_option_is_told_in_one_sentence(asked: list[str], told: str, cas
     make_session(cast.alice)
     with pytest.raises(CommandError, match=told):
         call_command("replay", *asked)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(("sequence", "backfill"), [("fifo", "off"), ("lifo", "off"), ("drf", "off"), ("fifo", "on")])
+def test_a_day_that_the_scheduler_has_decided_is_replayed_in_the_same_order(
+    cast: Any, sequence: str, backfill: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began = timezone.now() - timedelta(days=1)
+    group = make_group(sequence=sequence, backfill=backfill == "on")
+    for name in ("node-1", "node-2", "node-3"):
+        make_agent(name, cpu=4)
+    live = _live_day(cast, group, began)
+    told: list[Outcome] = []
+    real = replay_command.replay
+
+    def listen(*args: Any) -> Outcome:
+        told.append(real(*args))
+        return told[-1]
+
+    monkeypatch.setattr(replay_command, "replay", listen)
+    rules = ("--strategy", sequence, "--backfill", backfill)
+    call_command("replay", "--own", "3", *rules, "--format", "json", stdout=io.StringIO())
+    replayed = sorted(told[0].starts, key=lambda number: (told[0].starts[number], number))
+    order = sorted(live, key=lambda number: (live[number], number))
+    same = sum(one == other for one, other in zip(order, replayed, strict=True))
+    assert len(order) == DAY and max(live[n] for n in order) - began > timedelta(hours=10)
+    assert same >= 0.99 * DAY, f"{same} of {DAY}"
+    waits = [number for number in order if told[0].starts[number] - live[number] > timedelta(minutes=1)]
+    assert len(waits) <= DAY / 100
+
+
+DAY = 120
+
+
+def _live_day(cast: Any, group: Any, began: datetime) -> dict[int, datetime]:
+    """Let the live scheduler decide for a day, on its database and a clock of its own; returns the starts by the
+    number of the launch."""
+    chance = random.Random(7)
+    coming = [began + timedelta(minutes=chance.uniform(0, 600)) for _ in range(DAY)]
+    sessions: dict[Any, timedelta] = {}
+    ends: list[tuple[datetime, Any]] = []
+    starts: dict[Any, datetime] = {}
+    for created_at in sorted(coming):
+        owner = chance.choice([cast.alice, cast.bob])
+        session = make_session(owner, resources={"cpu": chance.choice([1, 2, 4]), "mem": "512m"})
+        sessions[session.pk] = timedelta(minutes=chance.uniform(5, 60))
+        rows = ComputeSession.objects.filter(pk=session.pk)
+        rows.update(created_at=created_at, status=Status.CANCELLED, batch_timeout=timedelta(hours=1))
+    arrivals = sorted(ComputeSession.objects.values_list("created_at", "pk"))
+    numbers = {pk: number for number, (_, pk) in enumerate(arrivals, 1)}
+    while arrivals or ends or ComputeSession.objects.pending().exists():
+        now = min([at for at, _ in [*arrivals[:1], *sorted(ends)[:1]]]) + timedelta(seconds=2)
+        for at, pk in [each for each in ends if each[0] <= now]:
+            ends.remove((at, pk))
+            Allocation.objects.filter(kernel__session=pk).delete()
+            Kernel.objects.filter(session=pk).update(status=Status.TERMINATED)
+            ComputeSession.objects.filter(pk=pk).update(status=Status.TERMINATED, ended_at=at)
+        while arrivals and arrivals[0][0] <= now:
+            ComputeSession.objects.filter(pk=arrivals.pop(0)[1]).update(status=Status.PENDING)
+        schedule(group, now)
+        for pk in ComputeSession.objects.filter(status=Status.SCHEDULED).values_list("pk", flat=True):
+            starts[pk] = now
+            ends.append((now + sessions[pk], pk))
+            Kernel.objects.filter(session=pk).update(status=Status.RUNNING)
+            limit = now + timedelta(hours=1)
+            ComputeSession.objects.filter(pk=pk).update(status=Status.RUNNING, started_at=now, ends_at=limit)
+    return {numbers[pk]: at for pk, at in starts.items()}
