@@ -81,6 +81,23 @@ def test_it_ends_kernels_while_all_starts_hang() -> None:
     node.settle()
 
 
+def test_it_starts_the_next_generation_at_once_after_the_end_that_is_in_progress() -> None:
+    node = Node()
+    kernel_id = start(node)
+    node.portal.terminate(kernel_id)
+
+    def resume(report: KernelReport) -> None:
+        if report.state == KernelState.TERMINATED:
+            again = node.portal.want(make_spec(kernel_id=kernel_id, generation=2))
+            assert node.kernels.start_soon(again.kernel_id, 2)
+
+    node.portal.before_report = resume
+    node.kernels.stop_soon(kernel_id, 1)
+    node.settle()
+    assert node.portal.states(kernel_id)[-1] == "RUNNING"
+    assert node.roster.generation(kernel_id) == 2
+
+
 def test_it_adopts_what_an_agent_started_that_died_before_it_could_report() -> None:
     node = Node()
 

@@ -54,10 +54,15 @@ class Kernels:
         self._starts.on_unanswered = act
 
     def start_soon(self, kernel_id: UUID, generation: int) -> bool:
-        """Start or adopt this kernel, if the portal still wants it. Returns whether an action was queued."""
+        """Start or adopt this kernel, if the portal still wants it: after the end of an older generation that is in
+        progress. Returns whether an action was queued."""
         if self._starts.draining.is_set():
             return False
-        return self._lanes.submit(Claim(kernel_id, generation, "start"), self._starts.start)
+        claim, holder = Claim(kernel_id, generation, "start"), self._lanes.holder(kernel_id)
+        if holder is None or holder.action == "start" or holder.generation >= generation:
+            return self._lanes.submit(claim, self._starts.start)
+        self._lanes.submit_after(claim, self._starts.start)
+        return True
 
     def stop_soon(self, kernel_id: UUID, generation: int, grace: float = DEFAULT_GRACE) -> None:
         """Stop this kernel and report it. A start that waits in a lane is withdrawn; one in progress is asked to

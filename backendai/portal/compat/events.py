@@ -65,7 +65,7 @@ def _may_see(credential: Credential, pk: UUID) -> bool:
 def _happened(session: ComputeSession) -> list[tuple[str, dict[str, Any]]]:
     """Return the events that the status of a session means, each with its values."""
     main = session.kernels.filter(rank=0).first()
-    names = [_NAMES[Status(session.status)]]
+    names = [_NAMES[Status(session.status)]] if session.status in _NAMES else []
     if session.kind.has_result and session.is_terminal:
         names.insert(0, "session_success" if session.result == Result.SUCCESS else "session_failure")
     data = {

@@ -114,6 +114,8 @@ def _title(session: ComputeSession) -> str:
         Status.TERMINATED: _("Ended"),
         Status.TERMINATING: _("Terminating"),
         Status.RUNNING: _("Running"),
+        Status.STOPPING: _("Stopping"),
+        Status.STOPPED: _("Stopped"),
     }.get(Status(session.status), _("Starting"))
 
 
