@@ -163,9 +163,14 @@ def test_a_failed_or_cancelled_store_lets_the_session_go_on(one: Stopper) -> Non
     assert one.tell(JobState.RUNNING)
     cancel_job(one.owner, job.pk, now=timezone.now())
     assert one.orders() == []
-    repair_at(later(seconds=40))
+    repair_at(later(seconds=1))
     job.refresh_from_db()
     assert (one.status, job.status) == (Status.RUNNING, "CANCELLED")
+    assert refusal(one) == "stop-cancelled"
+    HomeStore.objects.update(heard_at=later(seconds=-11))
+    one.stop()
+    one.resume()
+    assert one.status == Status.RUNNING
     assert not violations()
 
 

@@ -18,7 +18,7 @@ from backendai.domain.activity.services import audit
 from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.life.draining import DRAINED
 from backendai.domain.compute.services.life.retrying import OF_A_NEW_RUN, requeue_kernels
-from backendai.domain.compute.services.life.stopping import stopping_now
+from backendai.domain.compute.services.life.stopping import CANCELLED, give_up_stop, stopping_now
 from backendai.domain.compute.services.status.moves import StatusCause, move
 from backendai.domain.compute.status import Phase, Status
 
@@ -71,3 +71,4 @@ def _let_go_on(user: User, session: ComputeSession, now: datetime) -> None:
         text = Message("Its files are stored already. Resume it when it is stopped, in a few seconds.")
         raise Conflict(text, code="not-stopped")
     cancel_job(user, job.pk, now=now)
+    give_up_stop(session.pk, CANCELLED, now=now, is_cancelled=True)

@@ -44,9 +44,11 @@ from backendai.domain.storage.services.folders import add_folder
 from backendai.domain.storage.status import FolderStatus, Rights, Usage
 from backendai.domain.storage.transitions import transition
 
+CANCELLED = Message("Cancelled: the session goes on.")
 _KEY_LENGTH = 12
+_LET_GO_WITHIN = timedelta(seconds=10)
 _MOST_AT_ONCE = 20  # each asks a file server for a folder
-_PASSING = frozenset({"not-running", "being-saved", "home-being-kept", "storage-silent"})
+_PASSING = frozenset({"not-running", "being-saved", "home-being-kept", "storage-silent", "stop-cancelled"})
 _UNUSED_AFTER = timedelta(hours=1)
 _Store = HomeStore.Status
 
@@ -98,6 +100,10 @@ def plan_stop(session: ComputeSession, *, now: datetime) -> StopPlan:
         raise Conflict(obstacle[1], code=obstacle[0])
     refuse_while_saved(session)
     refuse_while_home_is_kept(session)
+    ended = HomeStore.objects.filter(session=session, job__status=BackgroundJob.Status.CANCELLED)
+    if ended.filter(heard_at__gt=now - _LET_GO_WITHIN).exists():  # else its end would let the next one's kernel go on
+        text = Message("The agent still lets the programs go on after a cancelled stop. Try again in a few seconds.")
+        raise Conflict(text, code="stop-cancelled")
     folder = _folder_of(session, kernels, now)
     room = room_left(session.owner, without=folder)
     if room == 0:
@@ -308,12 +314,12 @@ def _end_of(store: HomeStore, now: datetime) -> tuple[str, bool] | None:
         return Message("The session is being ended."), True
     if kernel.status != Status.RUNNING or kernel.generation != store.generation:
         return Message("A kernel ended before its home was stored. The session was not stopped."), False
-    is_waiting = store.heard_at is None
-    match ending_of(store.job, store.agent, STORE, is_waiting=is_waiting, heard_at=store.heard_at, now=now):
+    # A cancelled store needs no last word: the agent lets the kernel go on at its next report or sync.
+    match ending_of(store.job, store.agent, STORE, is_waiting=True, heard_at=store.heard_at, now=now):
         case None:
             return None
         case Ending.CANCELLED:
-            return Message("Cancelled: the session goes on."), True
+            return CANCELLED, True
         case Ending.AGENT_LOST:
             return Message("The agent was lost before the home was stored."), False
         case Ending.AGENT_OUTDATED if store.agent:
