@@ -122,6 +122,7 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "sessions/<uuid:session_id>/end-time/": (P.VISIBLE, "GET POST"),
     "sessions/<uuid:session_id>/rename/": (P.VISIBLE, "GET POST"),
     "sessions/<uuid:session_id>/commit/": (P.VISIBLE, "GET POST"),
+    "sessions/stop/": (P.SIGNED_IN, "POST"),
     "sessions/<uuid:session_id>/stop/": (P.VISIBLE, "GET POST"),
     "sessions/<uuid:session_id>/resume/": (P.VISIBLE, "GET POST"),
     "sessions/<uuid:session_id>/keep-home/": (P.VISIBLE, "GET POST"),

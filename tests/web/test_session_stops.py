@@ -77,3 +77,14 @@ def test_rest_stops_and_resumes(one: Stopper, browser: Client, cast: Cast) -> No
     other = Client()
     other.force_login(cast.bob)
     assert other.post(f"{address}stop/", content_type="application/json").status_code == 404
+
+
+def test_selected_sessions_are_stopped_instead_of_terminated(cast: Cast, browser: Client) -> None:
+    one, two = Stopper(cast), Stopper(cast, name="silent-one")
+    two.agent.storage_hosts.update(fault="It is away.")
+    chosen = {"session": [str(one.session.pk), str(two.session.pk)]}
+    assert "Stop sessions instead" in browser.post("/sessions/terminate/", chosen).content.decode()
+    answer = browser.post("/sessions/stop/", chosen, follow=True).content.decode()
+    assert (one.status, two.status) == (Status.STOPPING, Status.RUNNING)
+    assert "1 session is being stopped." in answer
+    assert "silent-one: No storage host" in answer

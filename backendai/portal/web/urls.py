@@ -38,6 +38,7 @@ from backendai.portal.web.wall import pages as wall
 app_name = "web"
 urlpatterns = [
     path("", sessions.sessions, name="sessions"),
+    path("sessions/stop/", session_stops.stop_many, name="stop_many"),
     path("sessions/terminate/", session_ends.terminate_many, name="terminate_many"),
     path("sessions/usage/", sessions.sessions_usage, name="sessions_usage"),
     path("sessions/keep/", session_idle.keep_many, name="keep_many"),

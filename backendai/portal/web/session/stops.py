@@ -1,4 +1,4 @@
-"""Stops a running session after a question, and resumes a stopped one."""
+"""Stops running sessions after a question, and resumes a stopped one."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ from django.utils import timezone
 from backendai.base.core.errors import UserError
 from backendai.base.texts.messages import in_words
 from backendai.base.texts.translation import gettext as _
+from backendai.base.texts.translation import ngettext
+from backendai.domain.compute.models import ComputeSession
+from backendai.domain.compute.services.life.ending_many import MOST_ENDED
 from backendai.domain.compute.services.life.resuming import resume_session
 from backendai.domain.compute.services.life.stopping import obstacle_to_stop, stop_session
-from backendai.portal.web.frame.requests import PageRequest, signed_in
+from backendai.portal.web.frame.requests import PageRequest, ids_in, signed_in, way_back
 from backendai.portal.web.session.boxes import box
 from backendai.portal.web.session.pages import asks_for_part, find_session
 
@@ -37,6 +40,24 @@ def stop(request: PageRequest, session_id: UUID) -> HttpResponse:
     obstacle = obstacle_to_stop(found, list(found.kernels.select_related("agent")))
     reason = in_words(obstacle[1]) if obstacle else ""
     return box(request, found, "web/_session_stop.html", {"obstacle": reason, "mistake": mistake})
+
+
+@signed_in("POST")
+def stop_many(request: PageRequest) -> HttpResponse:
+    """Begin to stop the running ones of the selected sessions, and name those that cannot be stopped."""
+    ids = ids_in(request.POST.getlist("session")[:MOST_ENDED])
+    stopped = 0
+    rows = ComputeSession.objects.visible_to(request.user).running().filter(pk__in=ids).select_related("owner")
+    for one in rows.order_by("name", "pk"):
+        try:
+            stop_session(request.user, one, now=timezone.now())
+            stopped += 1
+        except UserError as error:
+            messages.error(request, f"{one.name}: {in_words(error.message)}")
+    if stopped:
+        text = ngettext("%(number)s session is being stopped.", "%(number)s sessions are being stopped.", stopped)
+        messages.success(request, text % {"number": stopped})
+    return redirect(way_back(request))
 
 
 @signed_in("GET", "POST")
