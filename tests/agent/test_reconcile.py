@@ -6,6 +6,7 @@ from uuid import UUID, uuid4
 
 from backendai.agent.loop.reconcile import Orders, Reconciler
 from backendai.base.wire.homes import STORE
+from backendai.base.wire.images import COMMIT
 from backendai.base.wire.messages import Desired, KernelSighting, StopOrder, SyncDown
 
 ONE = uuid4()
@@ -26,6 +27,8 @@ def test_it_thaws_what_no_job_holds_at_the_second_sight_and_no_kernel_that_ends(
     job = {"kind": STORE, "job_id": uuid4()}
     for _ in range(3):
         assert compare(reconciler, [frozen], desired=started(), jobs=[job]) == Orders()
+        commit = [job | {"kind": COMMIT}]  # its engine pauses the container
+        assert compare(reconciler, [frozen], desired=started(), jobs=commit) == Orders()
     assert compare(reconciler, [frozen], desired=started(), jobs=[job | {"kind": "image.pull"}]) == Orders()
     assert compare(reconciler, [frozen], desired=started()).thaw == [(ONE, 1)]
     assert compare(reconciler, [sighting()], desired=started()) == Orders()

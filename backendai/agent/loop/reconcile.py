@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from backendai.base.wire.homes import STORE
+from backendai.base.wire.images import COMMIT
 from backendai.base.wire.messages import KernelSighting, StopOrder, SyncDown
 
 Key = tuple[UUID, int]  # a kernel's id and generation
@@ -18,6 +19,7 @@ Key = tuple[UUID, int]  # a kernel's id and generation
 # As long as no sync fails, kernels end by a stop order. If more running kernels than this are unwanted
 # at once, the database is faulty.
 MOST_REMOVED_AT_ONCE = 5
+_FREEZING = frozenset({STORE, COMMIT})  # kinds of jobs whose kernels stand still
 
 
 @dataclass(slots=True)
@@ -88,9 +90,9 @@ class Reconciler:
 
     def _due_thaws(self, frozen: set[Key], answer: SyncDown) -> list[Key]:
         # Which kernel a job is about is not known before it begins. Ends thaw their kernels themselves.
-        is_storing = any(job.kind == STORE for job in answer.jobs)
+        is_at_work = any(job.kind in _FREEZING for job in answer.jobs)
         idle = (
-            set() if is_storing else {key for key in frozen if key[0] not in {order.kernel_id for order in answer.stop}}
+            set() if is_at_work else {key for key in frozen if key[0] not in {order.kernel_id for order in answer.stop}}
         )
         before, self._frozen = self._frozen, idle
         return sorted(idle & before)
