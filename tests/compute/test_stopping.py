@@ -16,7 +16,7 @@ from backendai.base.wire.node_jobs import CAPABILITY, JobState, NodeJobReport
 from backendai.domain.accounts.models import ResourcePolicy
 from backendai.domain.activity.jobs import cancel_job
 from backendai.domain.activity.models import BackgroundJob
-from backendai.domain.cluster.models import Agent
+from backendai.domain.cluster.models import Agent, ResourceGroup
 from backendai.domain.cluster.node_jobs import kind_named, orders_of
 from backendai.domain.compute.auditing import World, run_checks
 from backendai.domain.compute.models import Allocation, ComputeSession, HomeStore, Kernel
@@ -36,7 +36,7 @@ from backendai.portal.loops.loops import run_pass
 from tests.cast import Cast
 from tests.controller.clocks import later, repair_at, rows
 from tests.controller.test_idle import checker, look
-from tests.factories import make_agent, make_running_session, report_of
+from tests.factories import make_agent, make_running_session, make_session, report_of
 from tests.mount_tools import storage_host
 
 pytestmark = pytest.mark.django_db
@@ -306,6 +306,28 @@ def test_a_drain_moves_its_sessions_to_other_agents_at_the_deadline(cast: Cast) 
     assert (one.status, one.session.resumes) == (Status.PENDING, 1)
     run_pass(timezone.now())
     assert one.session.kernels.get().agent == other
+    assert not violations()
+
+
+def test_a_session_gives_way_to_one_of_higher_priority_and_comes_back(cast: Cast) -> None:
+    one = Stopper(cast, resources={"cpu": 4, "mem": "1g"}, priority=5)
+    ResourceGroup.objects.update(preempt_after=timedelta(minutes=30))
+    urgent = make_session(cast.bob, resources={"cpu": 2, "mem": "1g"}, priority=20)
+    run_pass(timezone.now())
+    assert one.status == Status.RUNNING  # it has not run for long enough
+    run_pass(later(minutes=31))
+    assert (one.status, one.session.status_reason) == (Status.STOPPING, "gave-way")
+    assert rows(urgent)[-1][2] == "others-give-way"
+    run_pass(later(minutes=32))
+    one.tell(JobState.DONE)
+    one.end_kernels()
+    assert one.status == Status.STOPPED
+    run_pass(later(minutes=33))
+    urgent.refresh_from_db()
+    assert urgent.status == Status.SCHEDULED
+    repair_at(later(minutes=33))
+    run_pass(later(minutes=33))
+    assert (one.status, one.session.resumes) == (Status.PENDING, 1)
     assert not violations()
 
 

@@ -52,7 +52,9 @@ class ResourceGroupAdmin(Audited):
         (
             "Queue",
             {
-                "fields": ["sequence", "usage_half_life", "retries_to_skip", "overtaking_limit", "backfill"],
+                "fields": [
+                    "sequence", "usage_half_life", "retries_to_skip", "overtaking_limit", "backfill", "preempt_after",
+                ],
                 "description": "Who starts next. Sessions of a higher priority always come first; the sequence orders "
                 "those of the same. A change holds from the next pass on, within two seconds.",
             },

@@ -10,6 +10,7 @@ from backendai.base.core.messages import Message
 from backendai.domain.compute.status import Outcome, Status
 from backendai.scheduler.idle_kinds import IDLE_KINDS
 
+GAVE_WAY = "gave-way"  # stopped for a session of higher priority
 STOPPED = "stopped"  # its homes are stored, and it can be resumed
 FINISHED = "task-finished"  # the command of a batch session ended with exit code 0
 
@@ -81,6 +82,7 @@ REASONS: dict[str, Reason] = {
     "admin-requested": _requested(Message("Ended by an administrator.")),
     "force-terminated": _requested(Message("Ended by force.")),
     "folder-revoked": _requested(Message("Cut off from a folder that is no longer shared with its owner.")),
+    GAVE_WAY: _limit(Message("Stopped for a session of higher priority.")),
     STOPPED: _requested(Message("Stopped: its home is stored.")),
     "replica-ended": _requested(Message("Its endpoint no longer needs it.")),
     "run-stopped": _requested(Message("Another element of its run failed, and the run stops at the first failure.")),

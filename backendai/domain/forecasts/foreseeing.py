@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from backendai.base.core.slots import Slots, parse_amount
+from backendai.base.core.slots import Slots
 from backendai.base.db.bulk import among
 from backendai.domain.cluster.models import ResourceGroup
 from backendai.domain.compute.models import ComputeSession, Kernel
@@ -20,12 +20,12 @@ from backendai.domain.forecasts.learning import FEATURES, Features, counts_of, k
 from backendai.domain.forecasts.models import StartForecast
 from backendai.domain.forecasts.scoring import spread_in
 from backendai.domain.planning.deciding import decide_apart
+from backendai.domain.planning.preempting import shares_of
 from backendai.domain.planning.snapshot import read_snapshot
 from backendai.scheduler.forecasts.lengths import length_at
 from backendai.scheduler.forecasts.ranges import METHOD, Spread, range_of
 from backendai.scheduler.forecasts.starts import Foreseen, foresee_starts
 from backendai.scheduler.forecasts.world import Held, Occupant
-from backendai.scheduler.plan import DeviceShares
 from backendai.scheduler.snapshot import Holder, Snapshot
 
 _LIKELY, _SLOW = 0.5, 0.9
@@ -93,13 +93,9 @@ def _read_placed(group: ResourceGroup, without: set[UUID]) -> list[_Placed]:
     rows: dict[UUID, Any] = {}
     for agent, slots, devices, *row in kernels.values_list("agent_id", "slots", "devices", *columns):
         if row[0] not in without:
-            held[row[0]].append(Held(agent, Slots.parse(slots), _shares(devices)))
+            held[row[0]].append(Held(agent, Slots.parse(slots), shares_of(devices)))
             rows[row[0]] = row
     return [_placed(row, tuple(held[pk])) for pk, row in rows.items()]
-
-
-def _shares(devices: Mapping[str, Mapping[str, str]]) -> DeviceShares:
-    return {slot: {pk: parse_amount(slot, part, field=slot) for pk, part in of.items()} for slot, of in devices.items()}
 
 
 def _placed(row: Any, held: tuple[Held, ...]) -> _Placed:

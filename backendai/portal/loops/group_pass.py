@@ -21,6 +21,7 @@ from backendai.domain.compute.services.placing.waits import Waiting, note_waits
 from backendai.domain.planning.apply import apply_plan
 from backendai.domain.planning.beyond import waits_beyond
 from backendai.domain.planning.deciding import WrongRules, decide_apart
+from backendai.domain.planning.preempting import give_way
 from backendai.domain.planning.queue import MOST_PER_PASS, order_of
 from backendai.domain.planning.snapshot import read_group
 from backendai.scheduler.snapshot import Snapshot
@@ -54,7 +55,9 @@ def schedule(group: ResourceGroup, now: datetime) -> int:
 def _place(group: ResourceGroup, snapshot: Snapshot, now: datetime) -> int:
     decision = decide_apart(snapshot)
     _note_broken([(session.id, fault) for session, fault in decision.faults], now)
-    return len(apply_plan(group, decision.plan, now=now))
+    placed = apply_plan(group, decision.plan, now=now)
+    give_way(group, snapshot, decision.plan.waits, now)
+    return len(placed)
 
 
 def _note_broken(broken: Sequence[tuple[UUID, Exception]], now: datetime) -> None:

@@ -143,7 +143,7 @@ class World:
         occupant = Occupant(session.id, held, session.holder, ends_at, latest)
         self._count(occupant, 1)
         for each in held:
-            self._agents[each.agent] = _with(self._agents[each.agent], each, 1)
+            self._agents[each.agent] = with_held(self._agents[each.agent], each, 1)
         self._expect(occupant)
 
     def _expect(self, occupant: Occupant) -> None:
@@ -158,7 +158,7 @@ class World:
         self._count(occupant, -1)
         for each in occupant.held:
             if each.agent in self._agents:
-                self._agents[each.agent] = _with(self._agents[each.agent], each, -1)
+                self._agents[each.agent] = with_held(self._agents[each.agent], each, -1)
         if occupant.id in self._awaited:
             self.pending = [_after(occupant.id, session) for session in self.pending]
 
@@ -177,7 +177,8 @@ def _running(occupant: Occupant) -> RunningView:
     return RunningView(occupant.id, held, occupant.latest_end)
 
 
-def _with(agent: AgentView, held: Held, sign: int) -> AgentView:
+def with_held(agent: AgentView, held: Held, sign: int) -> AgentView:
+    """Return the agent with what a kernel holds added (1) or taken away (-1)."""
     return replace(
         agent,
         occupied=agent.occupied + held.amounts * sign,

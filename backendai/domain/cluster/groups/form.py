@@ -72,6 +72,13 @@ _WORDS: dict[str, tuple[str, str]] = {
             "before. Helps only if sessions have a known end: a batch timeout, or a maximum lifetime."
         ),
     ),
+    "preempt_after": (
+        Message("Giving way after"),
+        Message(
+            "A session that waits for room stops interactive sessions of lower priority that have run for this time; "
+            "they are resumed by themselves. Empty: never."
+        ),
+    ),
     "usage_half_life": (
         Message("Usage half-life"),
         Message("For fair-share only: 1 to 365 days."),

@@ -28,7 +28,9 @@ _DURATIONS = {
     "create_timeout": False,
     "terminate_timeout": False,
     "agent_lost_grace": True,
+    "preempt_after": True,
 }
+_OPTIONAL = frozenset({"preempt_after"})
 
 
 def strategies(level: str) -> dict[str, StrategyView]:
@@ -92,6 +94,8 @@ def _slot_order(group: ResourceGroup) -> Iterator[tuple[str, str]]:
 def _durations(group: ResourceGroup) -> Iterator[tuple[str, str]]:
     for field, may_be_zero in _DURATIONS.items():
         value: Any = getattr(group, field)
+        if value is None and field in _OPTIONAL:
+            continue
         if not isinstance(value, timedelta):
             yield field, Message("{value} is not a valid duration.", value=repr(value))
         elif value < timedelta(0) or (not value and not may_be_zero):

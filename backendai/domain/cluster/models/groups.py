@@ -100,6 +100,11 @@ class ResourceGroup(models.Model):
     backfill = models.BooleanField(
         default=False, help_text=Message("Sessions that end before the first one could start can overtake it.")
     )
+    preempt_after = models.DurationField(
+        null=True,
+        blank=True,
+        help_text=Message("Run time after which sessions give way to waiting ones of higher priority; empty: never."),
+    )
     usage_half_life = models.DurationField(
         default=timedelta(days=7), help_text=Message("Fair share: time after which past use counts half.")
     )

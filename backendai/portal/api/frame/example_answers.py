@@ -23,7 +23,8 @@ ANSWERS: dict[str, dict[str, Any]] = {
         "startup_command": "python train.py", "starts_at": None, "batch_timeout": "02:00:00", "designated_agents": [],
         "placement": "", "launch_id": _ID, "priority": 10, "retry_on_agent_loss": False, "queue_position": None,
         "attempts": 0, "retries": 0, "version": 0, "created_at": _AT, "scheduled_at": None, "started_at": None,
-        "ends_at": None, "terminating_at": None, "ended_at": None, "depends_on": [], "depends_when": "success",
+        "ends_at": None, "stopped_at": None, "resumes": 0, "terminating_at": None, "ended_at": None,
+        "depends_on": [], "depends_when": "success",
         "template": "", "parameters": {}, "kernels": [_KERNEL], "mounts": [], "start_in": "",
     },
     "MeBody": {

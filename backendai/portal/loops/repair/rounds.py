@@ -26,7 +26,7 @@ from backendai.domain.compute.services.images.own_images import remove_left_tags
 from backendai.domain.compute.services.launching.system_sessions import end_unused
 from backendai.domain.compute.services.life.draining import end_drained
 from backendai.domain.compute.services.life.follow import follow
-from backendai.domain.compute.services.life.resuming import resume_drained
+from backendai.domain.compute.services.life.resuming import resume_displaced
 from backendai.domain.compute.services.life.stopping import discard_homes
 from backendai.domain.compute.services.notices.owners import delete_old_notices, warn_of_ends
 from backendai.domain.compute.status import LIVE, UNPLACED
@@ -107,7 +107,7 @@ RULES: tuple[Rule, ...] = (
     mark_silent_agents,
     end_lost_sessions,
     end_drained,
-    resume_drained,
+    resume_displaced,
     end_starts,
     warn_of_ends,
     end_runs,

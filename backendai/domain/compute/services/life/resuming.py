@@ -16,6 +16,7 @@ from backendai.domain.accounts.models import User
 from backendai.domain.activity.jobs import cancel_job
 from backendai.domain.activity.services import audit
 from backendai.domain.compute.models import ComputeSession
+from backendai.domain.compute.reasons import GAVE_WAY
 from backendai.domain.compute.services.life.draining import DRAINED
 from backendai.domain.compute.services.life.retrying import OF_A_NEW_RUN, requeue_kernels
 from backendai.domain.compute.services.life.stopping import CANCELLED, give_up_stop, stopping_now
@@ -44,11 +45,13 @@ def resume_session(user: User, session: ComputeSession, *, now: datetime) -> Non
         audit(user.pk, "session.resume", "session", [session.pk], name=session.name, **names)
 
 
-def resume_drained(now: datetime) -> int:
-    """Make sessions pending again that were stopped as their agent was drained, at most ``_MOST_AT_ONCE``; returns how
-    many."""
-    rows = ComputeSession.objects.filter(status=Status.STOPPED, status_reason=DRAINED, owner__is_active=True)
-    text = Message("Resumed by the platform: its agent was drained.")
+def resume_displaced(now: datetime) -> int:
+    """Make sessions pending again that were stopped as their agent was drained, or for others, at most
+    ``_MOST_AT_ONCE``; returns how many."""
+    rows = ComputeSession.objects.filter(
+        status=Status.STOPPED, status_reason__in=(DRAINED, GAVE_WAY), owner__is_active=True
+    )
+    text = Message("Resumed by the platform, which had stopped it.")
     with transaction.atomic():
         return sum(_requeue(one, text, now) for one in rows.order_by("stopped_at", "pk")[:_MOST_AT_ONCE])
 

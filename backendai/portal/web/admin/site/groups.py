@@ -30,7 +30,7 @@ from backendai.portal.web.admin.objects import ObjectPages
 
 _TIMES = (
     "overtaking_limit", "usage_half_life", "pending_timeout", "pull_timeout", "create_timeout", "terminate_timeout",
-    "agent_lost_grace",
+    "agent_lost_grace", "preempt_after",
 )  # fmt: skip
 _COLUMNS = frozenset(field.name for field in (*ResourceGroup._meta.fields, *ResourceGroup._meta.many_to_many))
 
@@ -88,7 +88,10 @@ class PanelGroupForm(GroupForm, EditForm):
             _l("Session defaults"),
             ("default_priority", "default_batch_timeout", "default_shm", "default_environ"),
         ),
-        (_l("Queueing"), ("sequence", "usage_half_life", "retries_to_skip", "overtaking_limit", "backfill")),
+        (
+            _l("Queueing"),
+            ("sequence", "usage_half_life", "retries_to_skip", "overtaking_limit", "backfill", "preempt_after"),
+        ),
         (
             _l("Agent selection"),
             ("selection", "slot_order", "max_kernels_per_agent", "device_allocation", "allow_fragmentation"),
