@@ -193,13 +193,11 @@ def _end(
     waiting = session_ids if Status.PENDING in only_from else []
     kept = _stop_again(waiting, why, now)
     cancelled = move(set(waiting) - kept, Status.CANCELLED, why, now=now, only_from=[Status.PENDING], **columns)
-    if Status.STOPPED in only_from:
-        about = {"status_reason": why.code, "status_message": shortened(why.message), "status_data": dict(why.data)}
-        stopped = set(session_ids) - kept
-        cancelled |= move(stopped, Status.TERMINATED, why, now=now, only_from=[Status.STOPPED], **about | columns)
     _cancel_kernels(cancelled | kept, now)
     rest = set(session_ids) - cancelled - kept if placed else set()
     terminating = move(rest, Status.TERMINATING, why, now=now, only_from=placed, **columns)
+    if Status.STOPPED in only_from:
+        cancelled |= _end_stopped(rest - terminating, why, now, **columns)
     kernels = Kernel.objects.filter(session__in=terminating, status__in=PLACED).values_list("pk", flat=True)
     move_kernels(list(kernels), Status.TERMINATING, reason=why.code, message=why.message, now=now)
     if force:
@@ -210,6 +208,11 @@ def _end(
     for group_id in set(groups):
         hint_on_commit("controller.schedule_group", group_id, queue=CONTROL_QUEUE)
     return Ended(cancelled, terminating, set())
+
+
+def _end_stopped(session_ids: Collection[UUID], why: StatusCause, now: datetime, **columns: Any) -> set[UUID]:
+    about = {"status_reason": why.code, "status_message": shortened(why.message), "status_data": dict(why.data)}
+    return move(session_ids, Status.TERMINATED, why, now=now, only_from=[Status.STOPPED], **about | columns)
 
 
 def _stop_again(session_ids: Collection[UUID], why: StatusCause, now: datetime) -> set[UUID]:
