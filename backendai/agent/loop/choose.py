@@ -140,4 +140,5 @@ def _simulated(settings: NodeSettings, credentials: Credentials) -> SimulatedBac
         capacity=settings.slots or _SIMULATED_MACHINE,
         pace=SimulatedDurations(time_scale=settings.time_scale),
         journal=settings.data / "simulated.json",
+        hosts=list(settings.storage_hosts),
     )

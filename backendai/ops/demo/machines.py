@@ -139,4 +139,5 @@ def _backend(settings: NodeSettings, credentials: Credentials) -> DemoBackend:
         pace=SimulatedDurations(start_seconds=_START_SECONDS),
         images=[f"demo/{name}:latest" for name, *_ in IMAGES],
         journal=settings.data / "simulated.json",
+        hosts=["local"],  # of `bin/up`, whose file server has the folders
     )

@@ -18,7 +18,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from uuid import UUID
 
-from backendai.agent.backends.abilities import Committing, HomeStoring, Imaging, Measuring, Streaming
+from backendai.agent.backends.abilities import Committing, HomeStoring, Imaging, Measuring, Mounting, Streaming
 from backendai.agent.backends.base import (
     NOBODY,
     BackendError,
@@ -48,11 +48,13 @@ from backendai.agent.backends.simulated.kernel import (
 )
 from backendai.agent.backends.simulated.terminal import EchoTerminal
 from backendai.agent.backends.simulated.usage import reading_of
+from backendai.agent.mounts.hosts import MountRules
 from backendai.base.core.slots import Slots
 from backendai.base.wire.capabilities import Capability
 from backendai.base.wire.homes import StoredHome, StoreResult, StoreWork
 from backendai.base.wire.images import CommitSpec, RegistryAccess
 from backendai.base.wire.messages import ImageSighting, KernelSighting, KernelSpec, Note
+from backendai.base.wire.mounts import HostReport
 
 _LONGEST_SLEEP, _LARGEST = 600.0, 16 * 2**20
 
@@ -146,9 +148,9 @@ MADE_BYTES = 512 * 2**20
 _LOOK_INTERVAL, _LONGEST_WAIT = 0.1, 1.0
 
 
-class SimulatedBackend(Imaging, Committing, Streaming, Measuring, HomeStoring):
+class SimulatedBackend(Imaging, Committing, Streaming, Measuring, Mounting, HomeStoring):
     """A simulated agent of any size. With a ``journal`` its kernels outlive the agent. ``clock``: seconds since the
-    epoch."""
+    epoch. ``hosts``: storage hosts that it seems to reach; it opens no folder."""
 
     name = "simulated"
     starts_at_once = 64  # a simulated start only waits
@@ -164,6 +166,7 @@ class SimulatedBackend(Imaging, Committing, Streaming, Measuring, HomeStoring):
         pace: SimulatedDurations | None = None,
         images: Sequence[str] = (IMAGE,),
         journal: Path | None = None,
+        hosts: Sequence[str] = (),
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._deployment, self._capacity, self._images = deployment, capacity, list(images)
@@ -171,6 +174,7 @@ class SimulatedBackend(Imaging, Committing, Streaming, Measuring, HomeStoring):
         self._journal = SimulatedJournal(journal)
         self._kernels = {key: one for key, one in self._journal.load().items() if one.deployment == deployment}
         self._frozen: set[UUID] = set()
+        self._hosts = list(hosts)
         self._terminals: dict[UUID, set[EchoTerminal]] = {}
         self._changed = threading.Condition()
         self._closed = False
@@ -222,6 +226,19 @@ class SimulatedBackend(Imaging, Committing, Streaming, Measuring, HomeStoring):
 
     def home_folder(self, kernel_id: UUID) -> Path | None:
         return None
+
+    def mount_rules(self) -> MountRules:
+        return MountRules()
+
+    def storage_hosts(self) -> list[HostReport]:
+        return [HostReport(name=name) for name in self._hosts]
+
+    def watch_storage(self, on_change: Callable[[], None]) -> None:
+        """Do nothing: what it seems to reach does not change."""
+
+    def cut_folder(self, kernel_id: UUID, folder_id: UUID) -> int:
+        self._live(kernel_id)
+        return 0
 
     def freeze(self, kernel_id: UUID) -> None:
         """Note that the kernel is frozen; its log grows on."""
