@@ -46,35 +46,38 @@ BASE: dict[str, Any] = {
     "startup_command": "run",
     "resources": {"cpu": 2, "mem": "1g"},
 }
-# By key: what a template says beside BASE. None: the key belongs to one launch, so no template says it.
-SAMPLES: dict[str, dict[str, Any] | None] = {
-    "image": {"image": "other"},
+# What templates say beside BASE: each key in one of them, beside all that it goes with.
+DOCUMENTS: dict[str, dict[str, Any]] = {
+    "one": {
+        "image": "other",
+        "type": "batch",
+        "preset": "medium",
+        "resources": {"cpu": 3, "mem": "2g"},
+        "resource_group": "second",
+        "shm": "128m",
+        "environ": {"EPOCHS": "3"},
+        "startup_command": 'python train.py --lr "$PARAM_LR"\nexit $?',
+        "preopen_ports": [8080, 9000],
+        "priority": 7,
+        "batch_timeout": 5400,
+        "retry_on_agent_loss": True,
+        "mounts": [{"folder": "data", "path": "part", "target": "here", "rights": "view"}],
+        "start_in": "data",
+    },
+    "cluster": {
+        "cluster_size": 3,
+        "cluster_mode": "multi-node",
+        "placement": "spread",
+        "agents": ["one", "two"],
+        "command_in": "main",
+    },
+    "roles": {"roles": {"worker": WORKER}, "mounts": [], "done_when": "worker"},
+    # What not every way keeps.
     "name": {"name": "of-a-template"},
-    "type": {"type": "batch"},
-    "resources": {"resources": {"cpu": 3, "mem": "2g"}},
-    "preset": {"preset": "medium", "resources": {"cpu": 3}},
-    "resource_group": {"resource_group": "second"},
     "project": {"project": "vision"},
-    "shm": {"shm": "128m"},
-    "environ": {"environ": {"EPOCHS": "3"}},
-    "startup_command": {"startup_command": 'python train.py --lr "$PARAM_LR"\nexit $?'},
-    "preopen_ports": {"preopen_ports": [8080, 9000]},
-    "cluster_size": {"cluster_size": 3},
-    "cluster_mode": {"cluster_size": 2, "cluster_mode": "multi-node"},
-    "priority": {"priority": 7},
-    "batch_timeout": {"batch_timeout": 5400},
-    "agents": {"agents": ["one", "two"]},
-    "placement": {"placement": "spread"},
-    "retry_on_agent_loss": {"retry_on_agent_loss": True},
     "files": {"files": [{"path": "train.py", "content": "print(1)\n"}]},
-    "mounts": {"mounts": [{"folder": "data", "path": "part", "target": "here", "rights": "view"}]},
-    "start_in": {"mounts": [{"folder": "data"}], "start_in": "data"},
-    "roles": {"roles": {"worker": WORKER}, "mounts": []},
-    "done_when": {"roles": {"worker": {"count": 2}}, "done_when": "worker"},
-    "command_in": {"cluster_size": 2, "command_in": "main"},
-    **dict.fromkeys(NEVER),
 }
-SAID = [key for key, value in SAMPLES.items() if value is not None]
+SAID = {key for document in DOCUMENTS.values() for key in document}
 
 
 @pytest.fixture
@@ -122,38 +125,40 @@ def exact(key: str, value: Any) -> Any:
     return Slots.parse(value).to_json() if key == "resources" else value
 
 
-def asked(key: str, sample: dict[str, Any]) -> Any:
-    spec = spec_of({"version": 1, **BASE, **sample})
-    return exact(key, document_of(spec).get(key, USUAL[key]))
+def asked(document: dict[str, Any]) -> dict[str, Any]:
+    told = document_of(spec_of({"version": 1, **BASE, **document}))
+    return {key: exact(key, told.get(key, USUAL[key])) for key in document}
 
 
-def test_every_key_has_a_sample() -> None:
-    assert set(SAMPLES) == set(USUAL)
+def test_every_key_is_said_but_for_those_of_one_launch() -> None:
+    assert SAID | set(NEVER) == set(USUAL)
 
 
-@pytest.mark.parametrize("key", SAID)
-def test_a_key_survives_template_recent_launch_session_and_saving(site: Cast, browse: Browse, key: str) -> None:
-    sample, client = SAMPLES[key], browse(site.alice)
-    assert sample is not None
-    locked = [] if key == "name" else [key]  # one name is for one session
-    document = {**BASE, **sample, "locked": locked}
-    template = create_template(site.alice, TemplateDraft("origin"), written(document), now=timezone.now())
+@pytest.mark.parametrize("case", DOCUMENTS)
+def test_keys_survive_template_recent_launch_session_and_saving(site: Cast, browse: Browse, case: str) -> None:
+    document, client = DOCUMENTS[case], browse(site.alice)
+    locked = [] if case == "name" else list(document)  # one name is for one session
+    text = written({**BASE, **document, "locked": locked})
+    template = create_template(site.alice, TemplateDraft("origin"), text, now=timezone.now())
     first = launched(client, **{"from": str(template.pk)})
-    wanted = asked(key, sample)
-    assert told(first, key) == wanted, "from the template"
-    if key == "name":  # each further session has one of its own
+    wanted = asked(document)
+
+    def kept(session: ComputeSession) -> dict[str, Any]:
+        return {key: told(session, key) for key in document}
+
+    assert kept(first) == wanted, "from the template"
+    if case == "name":  # each further session has one of its own
         return
     again = launched(client, recent=str(recent_launches(site.alice)[0].pk))
-    assert told(again, key) == wanted, "from the recent history"
-    if key != "files":  # they are copied by the page of the session
-        like = launched(client, like=str(again.pk))
-        assert told(like, key) == wanted, "from the session"
-    if key == "project":  # a template is not bound to one
+    assert kept(again) == wanted, "from the recent history"
+    if case != "files":  # they are copied by the page of the session
+        assert kept(launched(client, like=str(again.pk))) == wanted, "from the session"
+    if case == "project":  # a template is not bound to one
         return
     for query in (f"session={first.pk}", f"recent={recent_launches(site.alice)[0].pk}"):
         text = client.get(f"/templates/new/?{query}").context["form"]["text"].value()
         saved = create_template(site.alice, TemplateDraft(f"saved-{query[:3]}"), text, now=timezone.now())
-        assert told(launched(client, **{"from": str(saved.pk)}), key) == wanted, (query, text)
+        assert kept(launched(client, **{"from": str(saved.pk)})) == wanted, (query, text)
 
 
 def test_what_a_template_refuses_is_said_in_the_launcher(site: Cast, browse: Browse) -> None:
