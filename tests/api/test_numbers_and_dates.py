@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from datetime import timedelta
+from functools import cache
 from typing import Any
 
 import pytest
@@ -51,6 +52,7 @@ def fields_of(field: Any, name: str) -> Iterator[tuple[str, Any]]:
         yield from fields_of(child, f"{name}[]")
 
 
+@cache
 def of_requests() -> dict[str, Any]:
     """Return every number and date that a request can name."""
     assert get_resolver().url_patterns  # loads the views

@@ -17,6 +17,7 @@ from backendai.domain.storage.models import Folder, FolderGrant, StorageHost
 from backendai.domain.storage.status import FolderStatus, Rights
 from backendai.gates.appproxy import file_relay, relay
 from tests.appproxy.folder_stage import PORTAL_ORIGIN, FolderStage, folder_stage
+from tests.effort import some
 from tests.patience import patient
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.asyncio]
@@ -169,7 +170,7 @@ async def test_an_upload_is_known_by_its_own_address() -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/limit", "/v1/folders/x", "/content/../limit", "/uploads/a%2F..", "/trash/a/b/c"]
+    "path", some(["/", "/limit", "/v1/folders/x", "/content/../limit", "/uploads/a%2F..", "/trash/a/b/c"], 2)
 )
 async def test_what_only_the_portal_may_order_is_not_passed_on(path: str) -> None:
     async with folder_stage() as here:

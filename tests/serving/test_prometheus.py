@@ -21,6 +21,7 @@ from backendai.domain.serving.services.endpoints import set_rules
 from backendai.ops.checks import check_addresses
 from backendai.portal.loops.loops import read_metrics
 from tests.cast import Cast
+from tests.effort import some
 from tests.pages import markup
 from tests.serving.world import World, codes_of, make_endpoint
 
@@ -69,17 +70,20 @@ def server(settings: Any) -> Iterator[Server]:
 
 @pytest.mark.parametrize(
     ("status", "said", "words"),
-    [
-        (200, vector(), "no value now"),
-        (200, vector("NaN"), "no value now"),
-        (200, vector("1", "2"), "2 values"),
-        (200, {"data": {"resultType": "matrix", "result": [{"values": []}]}}, "not that of Prometheus"),
-        (200, b"<html>", "not that of Prometheus"),
-        (200, b"[" * 60_000, "not that of Prometheus"),
-        (200, b" " * 100_000, "too many values"),
-        (400, {"error": "parse error: \x1b[31m unclosed"}, "refuses the query: parse error: [31m unclosed"),
-        (503, b"", "status 503"),
-    ],
+    some(
+        [
+            (200, vector(), "no value now"),
+            (200, vector("NaN"), "no value now"),
+            (200, vector("1", "2"), "2 values"),
+            (200, {"data": {"resultType": "matrix", "result": [{"values": []}]}}, "not that of Prometheus"),
+            (200, b"<html>", "not that of Prometheus"),
+            (200, b"[" * 60_000, "not that of Prometheus"),
+            (200, b" " * 100_000, "too many values"),
+            (400, {"error": "parse error: \x1b[31m unclosed"}, "refuses the query: parse error: [31m unclosed"),
+            (503, b"", "status 503"),
+        ],
+        2,
+    ),
 )
 def test_a_query_without_one_number_says_why(server: Server, status: int, said: Any, words: str) -> None:
     server.answers["up"] = status, said

@@ -19,6 +19,7 @@ from backendai.domain.storage.models import Folder, FolderGrant
 from backendai.domain.storage.services import trash_folder
 from backendai.domain.storage.status import FolderStatus, GrantKind, Rights
 from tests.cast import Cast
+from tests.effort import some
 from tests.mount_tools import ready_folder
 from tests.pipelines.world import ARRAY, launch
 from tests.serving.world import a_revision, make_endpoint
@@ -34,7 +35,7 @@ def refusal(folder: Folder, cast: Cast) -> str:
     return str(refused.value.message)
 
 
-@pytest.mark.parametrize("by_id", [False, True])
+@pytest.mark.parametrize("by_id", some([False, True], 2))
 @pytest.mark.parametrize("change", [{"wish": DesiredState.STOPPED}, {"minimum": 0}])
 def test_an_endpoint_without_replicas_keeps_its_folder(cast: Cast, by_id: bool, change: dict[str, Any]) -> None:
     folder = ready_folder(cast.alice, "model")

@@ -33,6 +33,7 @@ from backendai.domain.compute.services.placing.waits import Waiting, note_waits
 from backendai.domain.planning import turns
 from backendai.portal.loops.group_pass import schedule
 from tests.cast import Cast
+from tests.effort import some
 from tests.factories import make_agent, make_group, make_image, make_running_session, make_session
 from tests.pages import markup
 from tests.web.conftest import HTMX
@@ -356,17 +357,20 @@ def test_the_form_says_what_can_never_start(cast: Cast, browse: Browse) -> None:
 
 @pytest.mark.parametrize(
     ("change", "field", "text"),
-    [
-        ({"session_type": "batch"}, "startup_command", "A batch session needs a command to run."),
-        ({"name": "mine"}, "name", "You already have a session named 'mine'"),
-        ({"name": "mine", "cpu": "many"}, "name", "You already have a session named 'mine'"),
-        ({"count": "17"}, "count", "At most 16 sessions at once."),
-        (
-            {"session_type": "batch", "startup_command": "true", "batch_timeout": "-3h"},
-            "batch_timeout",
-            "longer than 0",
-        ),
-    ],
+    some(
+        [
+            ({"session_type": "batch"}, "startup_command", "A batch session needs a command to run."),
+            ({"name": "mine"}, "name", "You already have a session named 'mine'"),
+            ({"name": "mine", "cpu": "many"}, "name", "You already have a session named 'mine'"),
+            ({"count": "17"}, "count", "At most 16 sessions at once."),
+            (
+                {"session_type": "batch", "startup_command": "true", "batch_timeout": "-3h"},
+                "batch_timeout",
+                "longer than 0",
+            ),
+        ],
+        2,
+    ),
 )
 def test_the_line_the_review_and_the_launch_refuse_the_same(
     cast: Cast, browse: Browse, change: dict[str, str], field: str, text: str
@@ -430,23 +434,25 @@ def test_the_end_of_a_drain_is_told_by_the_readers_clock(cast: Cast, browse: Bro
 
 @pytest.mark.parametrize(
     ("change", "text"),
-    [
-        ({"cpu": "many"}, "CPU cores: 'many' is not a number."),
-        ({"mem": "4x"}, "Memory: '4x'"),
-        ({"mem": "1k"}, "of memory requested"),
-        ({"mem": "64"}, "Memory: 64 without a unit means bytes. Write 64g or 64m."),
-        ({"shm": "64"}, "Shared memory: 64 without a unit means bytes."),
-        ({"image": "unheard-of"}, "Image: Select a valid choice."),
-        ({"name": "-a"}, "Name: "),
-        ({"cluster_size": "99"}, "Kernels: "),
-        ({"project": ""}, "Project: This field is required."),
-        ({"priority": "101"}, "Priority: "),
-        (
-            {"session_type": "batch", "startup_command": "true", "batch_timeout": "5"},
-            "Timeout: Write a number with its unit",
-        ),
-        (_BATCH | {"starts_at": "2001-01-01T10:00"}, "The start time is in the past."),
-    ],
+    some(
+        [
+            ({"cpu": "many"}, "CPU cores: 'many' is not a number."),
+            ({"mem": "4x"}, "Memory: '4x'"),
+            ({"mem": "1k"}, "of memory requested"),
+            ({"mem": "64"}, "Memory: 64 without a unit means bytes. Write 64g or 64m."),
+            ({"shm": "64"}, "Shared memory: 64 without a unit means bytes."),
+            ({"image": "unheard-of"}, "Image: Select a valid choice."),
+            ({"name": "-a"}, "Name: "),
+            ({"cluster_size": "99"}, "Kernels: "),
+            ({"project": ""}, "Project: This field is required."),
+            ({"priority": "101"}, "Priority: "),
+            (
+                {"session_type": "batch", "startup_command": "true", "batch_timeout": "5"},
+                "Timeout: Write a number with its unit",
+            ),
+            (_BATCH | {"starts_at": "2001-01-01T10:00"}, "The start time is in the past."),
+        ]
+    ),
 )
 def test_the_form_says_what_is_wrong_while_one_types(
     cast: Cast, browse: Browse, change: dict[str, str], text: str

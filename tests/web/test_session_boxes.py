@@ -16,6 +16,7 @@ from backendai.domain.compute.services.life.ending import terminate_session
 from backendai.domain.compute.services.life.reports import kernel_reported
 from backendai.domain.compute.services.placing.waits import Waiting, note_waits
 from tests.cast import Cast
+from tests.effort import some
 from tests.factories import make_agent, make_running_session, make_session, place, report_of
 from tests.pages import markup
 from tests.web.conftest import HTMX
@@ -113,15 +114,18 @@ def test_it_explains_in_a_fixed_number_of_queries(
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [
-        ("ab", "at least 4 characters"),
-        ("x" * 65, "at most 64 characters"),
-        ("a b c d", "A space is not allowed"),
-        ("<script>", "&#x27;&lt;&#x27; is not allowed"),
-        ("-abc", "Begin with a letter"),
-        ("abc-", "End with a letter"),
-        ("", "This field is required"),
-    ],
+    some(
+        [
+            ("ab", "at least 4 characters"),
+            ("x" * 65, "at most 64 characters"),
+            ("a b c d", "A space is not allowed"),
+            ("<script>", "&#x27;&lt;&#x27; is not allowed"),
+            ("-abc", "Begin with a letter"),
+            ("abc-", "End with a letter"),
+            ("", "This field is required"),
+        ],
+        2,
+    ),
 )
 def test_each_mistake_in_a_name_has_its_own_words(cast: Cast, browse: Browse, name: str, words: str) -> None:
     session = make_session(cast.alice, name="keeps-this")

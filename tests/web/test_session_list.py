@@ -25,6 +25,7 @@ from backendai.domain.compute.status import LIVE, TERMINAL, Status
 from backendai.domain.usage.models import UsageSample
 from backendai.portal.web.session_list.columns import COLUMNS
 from tests.cast import Cast
+from tests.effort import some
 from tests.factories import make_agent, make_group, make_image, make_running_session, make_session
 from tests.pages import markup
 from tests.web.conftest import HTMX
@@ -343,7 +344,8 @@ def test_it_says_why_a_session_waits_and_its_place_in_the_queue(cast: Cast, brow
 
 
 @pytest.mark.parametrize(
-    "hostile", ["<img src=x onerror=alert(1)>\"'{{ 7|add:7 }}", "<script>alert(1)</script>", "\u202egnp.exe", "🦄" * 64]
+    "hostile",
+    some(["<img src=x onerror=alert(1)>\"'{{ 7|add:7 }}", "<script>alert(1)</script>", "\u202egnp.exe", "🦄" * 64], 2),
 )
 def test_it_shows_a_hostile_name_as_text(cast: Cast, browse: Browse, hostile: str) -> None:
     session = make_session(cast.alice)

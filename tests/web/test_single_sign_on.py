@@ -19,6 +19,7 @@ from backendai.domain.activity.models import AuditEntry
 from backendai.ops.checks import check_sign_in
 from backendai.ops.doctor.sign_in import single_sign_on, visitors
 from tests.cast import PASSWORD, Cast
+from tests.effort import some
 from tests.web.identity_provider import CLIENT_ID, CLIENT_SECRET, FOREIGN_KEY, Provider, identity_provider
 
 pytestmark = pytest.mark.django_db
@@ -201,11 +202,11 @@ def test_a_user_who_was_deactivated_here_stays_out(cast: Cast, provider: Provide
 
 @pytest.mark.parametrize(
     "fault",
-    [
+    some([
         {"key": FOREIGN_KEY}, {"token_over": {"aud": "another client"}}, {"token_over": {"iss": "http://evil.example"}},
         {"token_over": {"exp": 1}}, {"token_over": {"sub": "somebody else"}}, {"userinfo_over": {"sub": "else"}},
         {"userinfo_over": {"email": "no address"}}, {"refuses": True},
-    ],
+    ], 4),
     ids=lambda fault: next(iter(fault)),
 )  # fmt: skip
 def test_what_cannot_be_trusted_lets_nobody_in(cast: Cast, provider: Provider, fault: dict[str, Any]) -> None:
