@@ -40,6 +40,7 @@ def test_another_sequence_is_chosen_and_the_next_pass_turns_the_queue(visit: Vis
     assert newer.page.locator("main .card").evaluate_all(wider) == []
 
 
+@pytest.mark.ci
 @pytest.mark.core
 @pytest.mark.parametrize("theme", THEMES)
 def test_a_wrong_rule_is_refused_at_its_field_in_words(visit: Visit, theme: str) -> None:

@@ -92,6 +92,7 @@ def test_files_that_are_chosen_before_the_script_is_here_are_uploaded(walk: Visi
     expect(page.locator(".upload-state")).to_have_text("Uploaded")
 
 
+@pytest.mark.ci
 @pytest.mark.core
 def test_files_are_created_moved_copied_and_replaced_only_when_asked(walk: Visit) -> None:
     visitor = walk(ALICE)

@@ -34,6 +34,7 @@ def full_house(alice: Client) -> Iterator[Body]:
     alice.end(session["id"])
 
 
+@pytest.mark.ci
 @pytest.mark.core
 def test_it_shows_the_message_at_its_field_and_keeps_what_was_typed(visit: Visit) -> None:
     visitor = _at_the_form(visit)
@@ -76,6 +77,7 @@ def test_it_shows_the_message_at_its_field_and_keeps_what_was_typed(visit: Visit
     expect(launch).to_be_enabled()
 
 
+@pytest.mark.ci
 @pytest.mark.core
 @pytest.mark.usefixtures("launched")
 def test_it_shows_why_a_session_cannot_start_yet_and_its_place(visit: Visit, full_house: Body, alice: Client) -> None:

@@ -114,6 +114,7 @@ def test_a_badge_unfolds_and_folds_with_the_keyboard_and_by_itself_over_nothing(
     assert card.evaluate(fresh) is False
 
 
+@pytest.mark.ci
 @pytest.mark.core
 def test_terminate_and_start_again_stand_in_the_rows_and_leave_the_list_where_it_is(
     walk: Visit, campus: Campus, news: list[str]

@@ -24,6 +24,7 @@ def session(campus: Campus) -> Iterator[dict[str, str]]:
     campus.alice.end(made["id"])
 
 
+@pytest.mark.ci
 @pytest.mark.core
 def test_columns_are_put_in_order_with_the_keyboard_and_stay_so(walk: Visit, session: dict[str, str]) -> None:
     visitor = _at_the_list(walk)
@@ -91,6 +92,7 @@ def test_columns_are_dragged_with_the_mouse_and_fall_back_when_it_is_given_up(
     expect(heads).to_have_count(0)
 
 
+@pytest.mark.ci
 @pytest.mark.core
 def test_a_log_opens_over_the_list_under_an_address_of_its_own(walk: Visit, session: dict[str, str]) -> None:
     visitor = _at_the_list(walk)
