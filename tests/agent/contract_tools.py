@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable
 from typing import Any, TypeVar
 from uuid import UUID
 
 from backendai.agent.backends.base import Backend, Ended, Terminal
+from backendai.agent.gateway.ports import Ports
 from backendai.base.wire.messages import KernelSpec
+from backendai.base.wire.splice import Side, splice
 from tests.patience import patient, until
 
 T = TypeVar("T")
@@ -58,3 +61,22 @@ async def ask(terminal: Terminal, question: bytes, answer: bytes) -> bytes:
         return await read_until(terminal, answer)
     finally:
         typing.cancel()
+
+
+def answer_of(ports: Ports, kernel_id: UUID) -> bytes:
+    """Return what a page of the kernel answers."""
+
+    async def ask() -> bytes:
+        near, far = socket.socketpair()
+        near.setblocking(False)
+        local = (await asyncio.get_running_loop().create_connection(Side, sock=far))[1]
+        joined = asyncio.create_task(splice(local, await ports.dial(kernel_id, "notes", 8000)))
+        loop, seen = asyncio.get_running_loop(), b""
+        await loop.sock_sendall(near, b"GET / HTTP/1.0\r\n\r\n")
+        while piece := await loop.sock_recv(near, 4096):
+            seen += piece
+        near.close()
+        joined.cancel()
+        return seen
+
+    return asyncio.run(asyncio.wait_for(ask(), patient(20)))

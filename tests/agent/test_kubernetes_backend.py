@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -24,14 +23,13 @@ from backendai.agent.gateway.app_starts import AppStarts
 from backendai.agent.gateway.ports import NotListening, Ports
 from backendai.agent.settings.kubernetes import PoolSettings
 from backendai.base.wire.messages import HomeFile, Peer
-from backendai.base.wire.splice import Side, splice
 from tests.agent.backend_contract import BackendContract
-from tests.agent.contract_tools import NewSpec, ask, ended_of
+from tests.agent.contract_tools import NewSpec, answer_of, ask, ended_of
 from tests.agent.images import SERVICE_IMAGE, SERVICE_LABEL, TMUX_IMAGE
 from tests.agent.kubernetes_bed import bed, ensure_bed, namespace
 from tests.agent.specs import make_spec
 from tests.agent.stream_contract import StreamContract
-from tests.patience import patient, until
+from tests.patience import until
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(300)]
 Open = Callable[..., KubernetesBackend]
@@ -198,25 +196,6 @@ async def test_the_end_of_a_shell_leaves_nothing_to_hang_up(
         pass
     monkeypatch.setattr(kubernetes_terminal, "output_of", None)  # in a pod that ends with the shell it may hang
     await terminal.close()
-
-
-def answer_of(ports: Ports, kernel_id: UUID) -> bytes:
-    """Return what a page of the kernel answers."""
-
-    async def ask() -> bytes:
-        near, far = socket.socketpair()
-        near.setblocking(False)
-        local = (await asyncio.get_running_loop().create_connection(Side, sock=far))[1]
-        joined = asyncio.create_task(splice(local, await ports.dial(kernel_id, "notes", 8000)))
-        loop, seen = asyncio.get_running_loop(), b""
-        await loop.sock_sendall(near, b"GET / HTTP/1.0\r\n\r\n")
-        while piece := await loop.sock_recv(near, 4096):
-            seen += piece
-        near.close()
-        joined.cancel()
-        return seen
-
-    return asyncio.run(asyncio.wait_for(ask(), patient(20)))
 
 
 class TestKubernetesBackend(BackendContract):

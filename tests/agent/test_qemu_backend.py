@@ -10,7 +10,6 @@ import hashlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -34,11 +33,10 @@ from backendai.agent.settings.qemu import QemuSettings
 from backendai.base.wire.cluster_network import ClusterNetwork
 from backendai.base.wire.messages import HomeFile
 from backendai.base.wire.mounts import MountSpec
-from backendai.base.wire.splice import Side, splice
 from tests.agent.backend_contract import BackendContract
 from tests.agent.cluster_tools import HOSTILE, cluster_specs
 from tests.agent.cluster_tools import run as run_cluster
-from tests.agent.contract_tools import NewSpec, ended_of
+from tests.agent.contract_tools import NewSpec, answer_of, ended_of
 from tests.agent.guest_contract import ECHO, Asker, ProgramContract, text_of
 from tests.agent.images import (
     LINKED_IMAGE,
@@ -58,7 +56,7 @@ from tests.agent.qemu_bed import EMULATED_START, machine_settings
 from tests.agent.specs import make_spec
 from tests.agent.stream_contract import StreamContract
 from tests.mount_tools import folder_on_disk, root_on_disk
-from tests.patience import patient, until
+from tests.patience import until
 
 pytestmark = [pytest.mark.qemu, pytest.mark.docker, pytest.mark.timeout(300)]
 Open = Callable[..., QemuBackend]
@@ -399,25 +397,6 @@ async def test_an_app_is_started_and_reached(backend: QemuBackend, new_spec: New
         assert b"200 OK" in await asyncio.to_thread(answer_of, ports, spec.kernel_id)
     with pytest.raises(NotListening):
         await ports.dial(spec.kernel_id, "nothing", 9999)
-
-
-def answer_of(ports: Ports, kernel_id: UUID) -> bytes:
-    """Return what a page of the kernel answers."""
-
-    async def ask() -> bytes:
-        near, far = socket.socketpair()
-        near.setblocking(False)
-        local = (await asyncio.get_running_loop().create_connection(Side, sock=far))[1]
-        joined = asyncio.create_task(splice(local, await ports.dial(kernel_id, "notes", 8000)))
-        loop, seen = asyncio.get_running_loop(), b""
-        await loop.sock_sendall(near, b"GET / HTTP/1.0\r\n\r\n")
-        while piece := await loop.sock_recv(near, 4096):
-            seen += piece
-        near.close()
-        joined.cancel()
-        return seen
-
-    return asyncio.run(asyncio.wait_for(ask(), patient(20)))
 
 
 @pytest.mark.parametrize(

@@ -12,18 +12,11 @@ from backendai.domain.activity.models import AuditEntry
 from backendai.domain.compute.models import ComputeSession
 from tests.api.callers import LAUNCH, SESSIONS, Caller
 from tests.cast import PASSWORD, Cast
-from tests.factories import make_agent, make_group, make_image, make_session
+from tests.factories import make_agent, make_group, make_session
 
 pytestmark = pytest.mark.django_db
 PREVIEW, OWNERS = "/api/v1/session-preview/", "/api/v1/owners/"
 FOR_ALICE = LAUNCH | {"owner": " Alice@Example.com "}
-
-
-@pytest.fixture
-def dana(cast: Cast) -> Caller:
-    make_group()
-    make_image()
-    return Caller(cast.dana)
 
 
 @pytest.fixture

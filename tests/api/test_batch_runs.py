@@ -12,18 +12,10 @@ from backendai.domain.pipelines.models import Run
 from backendai.portal.loops.loops import run_pipelines
 from tests.api.callers import Caller
 from tests.cast import Cast
-from tests.factories import make_group, make_image
 from tests.pipelines.world import ARRAY, launch, play
 
 pytestmark = pytest.mark.django_db
 RUNS = "/api/v1/runs/"
-
-
-@pytest.fixture
-def alice(cast: Cast) -> Caller:
-    make_group()
-    make_image()
-    return Caller(cast.alice)
 
 
 def launched(caller: Caller, **document: Any) -> Any:

@@ -22,13 +22,6 @@ from tests.factories import make_group, make_image
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def alice(cast: Cast) -> Caller:
-    make_group()
-    make_image()
-    return Caller(cast.alice)
-
-
 @pytest.mark.parametrize(
     ("change", "field"),
     [

@@ -12,17 +12,10 @@ from backendai.domain.accounts.models import ResourcePolicy
 from backendai.domain.compute.models import ComputeSession
 from tests.api.callers import LAUNCH, SESSIONS, Caller
 from tests.cast import Cast
-from tests.factories import make_agent, make_group, make_image, make_session
+from tests.factories import make_agent, make_session
 
 pytestmark = pytest.mark.django_db
 BATCH = LAUNCH | {"type": "batch", "startup_command": "true"}
-
-
-@pytest.fixture
-def alice(cast: Cast) -> Caller:
-    make_group()
-    make_image()
-    return Caller(cast.alice)
 
 
 def test_it_passes_on_every_wish(alice: Caller, cast: Cast) -> None:

@@ -29,11 +29,6 @@ EVERYTHING = {
 }  # fmt: skip
 
 
-@pytest.fixture
-def dana(cast: Cast) -> Caller:
-    return Caller(cast.dana)
-
-
 def test_it_takes_every_limit_and_shows_amounts_exactly(dana: Caller) -> None:
     answer = dana.post(POLICIES, EVERYTHING)
     assert answer.status_code == 201, answer.content

@@ -14,16 +14,9 @@ from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.status import Status
 from tests.api.callers import LAUNCH, SESSIONS, Caller
 from tests.cast import Cast
-from tests.factories import make_agent, make_group, make_image, make_running_session, make_session, make_sessions
+from tests.factories import make_agent, make_running_session, make_session, make_sessions
 
 pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
-
-
-@pytest.fixture
-def alice(cast: Cast) -> Caller:
-    make_group()
-    make_image()
-    return Caller(cast.alice)
 
 
 def test_it_launches_a_session(alice: Caller) -> None:

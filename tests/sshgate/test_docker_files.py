@@ -45,11 +45,6 @@ def here(request: pytest.FixtureRequest, backend: DockerBackend, monkeypatch: py
 
 
 @pytest.fixture
-def key(cast: Cast, here: Stage) -> Path:
-    return here.new_key("alice", cast.alice)
-
-
-@pytest.fixture
 def session(cast: Cast, here: Stage, new_spec: NewSpec) -> ComputeSession:  # noqa: F811
     session = make_running_session(cast.alice, name="train", cluster_size=2)
     spec = new_spec()

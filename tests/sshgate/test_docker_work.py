@@ -70,11 +70,6 @@ def here(backend: DockerBackend) -> Iterator[Stage]:  # noqa: F811
 
 
 @pytest.fixture
-def key(cast: Cast, here: Stage) -> Path:
-    return here.new_key("alice", cast.alice)
-
-
-@pytest.fixture
 def session(cast: Cast, here: Stage, engine: APIClient, new_spec: NewSpec) -> ComputeSession:  # noqa: F811
     session = make_running_session(cast.alice, name="train", cluster_size=2)
     spec = new_spec()

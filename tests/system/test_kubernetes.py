@@ -76,26 +76,6 @@ def test_a_session_runs_with_terminal_and_log_and_leaves_nothing(platform: Platf
     platform.audit()
 
 
-@pytest.mark.long
-def test_a_batch_session_ends_with_its_program(platform: Platform) -> None:
-    client = platform.client
-    good = client.launch(type="batch", startup_command="echo done", resources=SMALL)
-    bad = client.launch(type="batch", startup_command="exit 3", resources=SMALL)
-    assert client.wait_for(good["id"], "TERMINATED")["status_reason"] == "task-finished"
-    assert client.wait_for(bad["id"], "TERMINATED")["status_reason"] == "task-failed"
-    until(lambda: "done" in client.log(good["id"]), 10, "the log is kept")
-
-
-@pytest.mark.long
-def test_a_cluster_of_three_finds_itself(platform: Platform) -> None:
-    client = platform.client
-    session = client.launch(cluster_size=3, resources=SMALL)
-    client.wait_until_running(session["id"])
-    with client.terminal(session["id"]) as terminal:
-        terminal.run("until grep -q sub2 /etc/hosts; do sleep 1; done; grep -c sub /etc/hosts", r"\b2\s")
-    client.end(session["id"])
-
-
 @pytest.mark.ci
 def test_a_replica_in_a_pod_answers_requests(platform: Platform, place: tuple[str, Path]) -> None:
     command = COMMAND.format(words="from-a-pod")

@@ -75,17 +75,6 @@ def test_a_session_outlives_its_agent_with_terminal_and_log_and_leaves_nothing(p
 
 
 @pytest.mark.long
-def test_a_batch_session_ends_with_its_program(platform: Platform) -> None:
-    client = platform.client
-    good = client.launch(type="batch", startup_command="echo done", resources=SMALL)
-    bad = client.launch(type="batch", startup_command="exit 3", resources=SMALL)
-    assert client.wait_for(good["id"], "TERMINATED", seconds=STARTED_WITHIN)["status_reason"] == "task-finished"
-    assert client.wait_for(bad["id"], "TERMINATED", seconds=STARTED_WITHIN)["status_reason"] == "task-failed"
-    until(lambda: "done" in client.log(good["id"]), 10, "the log is kept")
-    platform.audit()
-
-
-@pytest.mark.long
 def test_three_machines_of_a_session_reach_each_other_by_name(platform: Platform) -> None:
     client = platform.client
     session = client.launch(cluster_size=3, resources=SMALL)

@@ -31,11 +31,6 @@ Browse = Callable[[User], Client]
 PRESETS, IMAGES, JOBS = "/manage/presets/", "/manage/images/", "/manage/jobs/"
 
 
-@pytest.fixture
-def dana(cast: Cast, browse: Browse) -> Client:
-    return browse(cast.dana)
-
-
 def text_of(answer: Any) -> str:
     return re.sub("[\u2068\u2069]", "", " ".join(re.sub(r"<[^>]+>", " ", markup(answer)).split()))
 

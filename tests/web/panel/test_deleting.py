@@ -20,11 +20,6 @@ pytestmark = pytest.mark.django_db
 Browse = Callable[[User], Client]
 
 
-@pytest.fixture
-def dana(cast: Cast, browse: Browse) -> Client:
-    return browse(cast.dana)
-
-
 def page_of(client: Client, kind: str, row: Any) -> str:
     text = client.get(reverse(f"manage:{kind}-delete", args=[row.pk])).content.decode()
     return re.sub("[\u2068\u2069]", "", " ".join(text.split()))

@@ -26,11 +26,6 @@ pytestmark = pytest.mark.django_db
 Browse = Callable[[User], Client]
 
 
-@pytest.fixture
-def dana(cast: Cast, browse: Browse) -> Client:
-    return browse(cast.dana)
-
-
 def test_it_exists_for_superadmins_only(cast: Cast, browse: Browse) -> None:
     assert Client().get("/manage/").headers["Location"].startswith("/login/")
     assert browse(cast.alice).get("/manage/").status_code == 404

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.test import Client
 
-from backendai.domain.accounts.models import User
 from backendai.domain.activity.models import AuditEntry
 from backendai.domain.cluster.idle.checkers import checkers_of, places_of
 from backendai.domain.cluster.models import IdleChecker
@@ -24,11 +22,6 @@ QUIET = {
     "session_types": ["interactive"], "warning": "10m", "extension": "1h", "max_extensions": "3", "at_end": "stop",
     "is_site_wide": "on",
 }  # fmt: skip
-
-
-@pytest.fixture
-def dana(cast: Cast, browse: Callable[[User], Client]) -> Client:
-    return browse(cast.dana)
 
 
 def test_a_checker_is_made_found_changed_and_deleted(dana: Client, cast: Cast) -> None:

@@ -31,11 +31,6 @@ pytestmark = pytest.mark.django_db
 Browse = Callable[[User], Client]
 
 
-@pytest.fixture
-def dana(cast: Cast, browse: Browse) -> Client:
-    return browse(cast.dana)
-
-
 def text_of(answer: Any) -> str:
     return " ".join(re.sub(r"<[^>]+>", " ", markup(answer)).split())
 

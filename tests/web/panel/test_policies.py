@@ -27,13 +27,6 @@ FORM = {
 }  # fmt: skip
 
 
-@pytest.fixture
-def dana(cast: Cast) -> Client:
-    client = Client()
-    client.force_login(cast.dana)
-    return client
-
-
 def text_of(answer: Any) -> str:
     return b"".join(answer).decode() if answer.streaming else answer.content.decode()
 

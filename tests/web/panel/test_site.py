@@ -40,11 +40,6 @@ CANARY = "canary-7f3a"
 
 
 @pytest.fixture
-def dana(cast: Cast, browse: Browse) -> Client:
-    return browse(cast.dana)
-
-
-@pytest.fixture
 def nothing_answers() -> Iterator[None]:
     """No broker and no app proxy: what the page asks over the network fails at once."""
     with (

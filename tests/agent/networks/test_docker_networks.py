@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -16,19 +14,16 @@ from docker.errors import NotFound
 
 from backendai.agent.backends.base import ImageNotFound, StartFailed
 from backendai.agent.backends.docker.backend import DockerBackend
-from backendai.agent.backends.docker.networks.prepared import networks as prepared_networks
 from backendai.agent.backends.docker.networks.prepared.holder import IMAGE, can_hold
 from backendai.agent.settings.config import read_settings
 from backendai.base.core.errors import UserError
 from backendai.base.wire.messages import KernelSpec
 from tests.agent.contract_tools import NewSpec, ended_of
 from tests.agent.docker_tools import holders_of, shell, started_at
-from tests.agent.test_docker_backend import TestDockerBackend as DockerContract
-from tests.agent.warm_tools import (
+from tests.agent.networks.warm_tools import (
     READY,
     Reopen,
     address_of,
-    agents_with_warm_networks,
     filled,
     holder_of,
     killed,
@@ -36,30 +31,12 @@ from tests.agent.warm_tools import (
     stopped_filling,
     unused,
 )
+from tests.agent.test_docker_backend import TestDockerBackend as DockerContract
 from tests.patience import until
 
 pytestmark = pytest.mark.docker
 SERVE = "echo hello >index.html; exec httpd -f -p 8000"
 LOOK = "hostname; id; cat /proc/sys/net/ipv4/ping_group_range /etc/resolv.conf /etc/hosts; ip route"
-
-
-@pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the pool fill itself at once when nothing is under way."""
-    monkeypatch.setattr(prepared_networks, "CALM_SECONDS", 0.0)
-
-
-@pytest.fixture
-def reopened(deployment: str, tmp_path: Path) -> Iterator[Reopen]:
-    """Makes instances of ``backend``: the agent ``n1``, ready to work."""
-    with agents_with_warm_networks(deployment, tmp_path) as reopen:
-        yield reopen
-
-
-@pytest.fixture
-def backend(reopened: Reopen) -> DockerBackend:
-    """The agent ``n1``, with all its networks ready."""
-    return filled(reopened())
 
 
 class TestKernelsInPreparedNetworks(DockerContract):

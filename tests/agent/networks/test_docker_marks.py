@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,32 +11,17 @@ from docker import APIClient
 
 from backendai.agent.backends.base import ImageNotFound
 from backendai.agent.backends.docker.backend import DockerBackend
-from backendai.agent.backends.docker.networks.prepared import networks as prepared_networks
 from tests.agent.contract_tools import NewSpec
 from tests.agent.docker_tools import holders_of, started_at
-from tests.agent.warm_tools import Reopen, agents_with_warm_networks, filled, network_of, stopped_filling, unused
+from tests.agent.networks.warm_tools import (
+    Reopen,
+    network_of,
+    stopped_filling,
+    unused,
+)
 from tests.patience import until
 
 pytestmark = pytest.mark.docker
-
-
-@pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the pool fill itself at once when nothing is under way."""
-    monkeypatch.setattr(prepared_networks, "CALM_SECONDS", 0.0)
-
-
-@pytest.fixture
-def reopened(deployment: str, tmp_path: Path) -> Iterator[Reopen]:
-    """Makes instances of ``backend``: the agent ``n1``, ready to work."""
-    with agents_with_warm_networks(deployment, tmp_path) as reopen:
-        yield reopen
-
-
-@pytest.fixture
-def backend(reopened: Reopen) -> DockerBackend:
-    """The agent ``n1``, with all its networks ready."""
-    return filled(reopened())
 
 
 def test_it_starts_kernels_where_the_folder_of_marks_cannot_be_made(

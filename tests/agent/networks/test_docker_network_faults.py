@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 from uuid import uuid4
@@ -23,9 +22,8 @@ from backendai.agent.backends.docker.networks.prepared.holder import NetworkHold
 from backendai.agent.backends.shared import starting
 from tests.agent.contract_tools import NewSpec
 from tests.agent.docker_tools import holders_of, shell, started_at
-from tests.agent.warm_tools import (
+from tests.agent.networks.warm_tools import (
     Reopen,
-    agents_with_warm_networks,
     filled,
     holder_of,
     killed,
@@ -51,31 +49,12 @@ class Clock:
         self.skipped += seconds
 
 
-@pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the pool fill itself at once when nothing is under way."""
-    monkeypatch.setattr(prepared_networks, "CALM_SECONDS", 0.0)
-
-
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     for module in (docker_engine, starting, prepared_networks):
         monkeypatch.setattr(module, "time", clock)
     return clock
-
-
-@pytest.fixture
-def reopened(deployment: str, tmp_path: Path) -> Iterator[Reopen]:
-    """Makes instances of ``backend``: the agent ``n1``, ready to work."""
-    with agents_with_warm_networks(deployment, tmp_path) as reopen:
-        yield reopen
-
-
-@pytest.fixture
-def backend(reopened: Reopen) -> DockerBackend:
-    """The agent ``n1``, with all its networks ready."""
-    return filled(reopened())
 
 
 def refusing_to_remove(patch: pytest.MonkeyPatch, container_ids: list[str], status: int) -> None:
