@@ -9,7 +9,6 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from django.db import connection
 from django.utils import timezone
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
@@ -58,7 +57,7 @@ from tests.simulation import Node, Platform
 
 pytestmark = pytest.mark.postgres
 
-WALKS = 8 if connection.vendor == "sqlite" else 5  # the same walks at random: what one misses another may find
+WALKS = 5  # the same walks at random: what one misses another may find
 SAFETY = ["I-01", "I-02", "I-03", "I-04", "I-05", "I-06", "I-07", "I-08", "I-16", "R-01", "R-02", "R-03"]
 ENGINE_FAULTS = ["refuse", "silent-before", "silent-after", "crash-before", "crash-between", "crash-after"]
 index = st.integers(0, 50)
