@@ -25,6 +25,7 @@ from backendai.base.wire.messages import KernelSpec
 from tests.agent.http_portal import JOIN_TOKEN, HttpPortal
 from tests.agent.portal import make_spec
 from tests.brokers import OwnBroker, own_broker
+from tests.effort import some
 from tests.patience import patient, until
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -198,6 +199,7 @@ def garbage(count: int) -> Iterator[bytes]:
     )
 
 
+@pytest.mark.ci
 def test_it_works_and_ends_in_good_order_with_a_broker_that_never_was_there(
     tmp_path: Path, portal: HttpPortal, agents: list[AgentProcess]
 ) -> None:
@@ -240,11 +242,14 @@ def test_it_joins_again_with_its_token_when_the_portal_forgot_it(
 
 @pytest.mark.parametrize(
     ("options", "says"),
-    [
-        (["--token", "wrong"], "refuses to let this agent join"),
-        ([], "has not joined a portal"),
-        (["--name", "No Good"], "is not an agent name"),
-    ],
+    some(
+        [
+            (["--token", "wrong"], "refuses to let this agent join"),
+            ([], "has not joined a portal"),
+            (["--name", "No Good"], "is not an agent name"),
+        ],
+        1,
+    ),
     ids=["wrong token", "no token", "odd name"],
 )
 def test_it_says_in_one_sentence_why_it_cannot_start(

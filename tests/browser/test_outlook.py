@@ -46,6 +46,7 @@ def nobody_is_passed(platform: Platform) -> Iterator[None]:
     platform.manage("shell", "--no-imports", "-c", change.format(int(before.stdout.split()[-1])))
 
 
+@pytest.mark.ci
 @pytest.mark.usefixtures("nobody_is_passed")
 @pytest.mark.core
 def test_a_waiting_session_says_what_would_start_it_and_opens_the_form_so(

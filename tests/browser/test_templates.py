@@ -22,6 +22,7 @@ locked: [image]
 """
 
 
+@pytest.mark.ci
 @pytest.mark.core
 def test_one_writes_a_template_starts_from_it_and_saves_the_session_as_another(walk: Visit, campus: Campus) -> None:
     visitor = walk(ALICE)

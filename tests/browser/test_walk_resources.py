@@ -97,6 +97,7 @@ def test_a_node_is_chosen_for_a_single_kernel_by_what_it_has_free(walk: Visit, c
     assert campus.alice.wait_until_running(session_id)["kernels"][0]["agent"] == agent
 
 
+@pytest.mark.ci
 @pytest.mark.core
 def test_a_cluster_has_its_mode_and_threads_can_be_set_by_hand(walk: Visit, campus: Campus) -> None:
     visitor = _form(walk)

@@ -161,6 +161,7 @@ def test_all_comes_back_in_a_new_data_folder(tmp_path: Path) -> None:
     assert (inside / "run.sh").stat().st_uid == json.loads((new / "folders" / MARKER).read_text())["uid"]
 
 
+@pytest.mark.ci
 def test_it_goes_through_a_pipe_and_replaces_what_is_there_on_request(tmp_path: Path) -> None:
     piped = manage(make_data(tmp_path / "data"), "backup", "-")
     assert piped.returncode == 0 and b"Done." in piped.stderr

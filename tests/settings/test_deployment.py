@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from django.conf import settings
 
 PRODUCTION = (
@@ -36,6 +37,7 @@ def check_deploy(data: Path, environment: dict[str, str]) -> subprocess.Complete
     )
 
 
+@pytest.mark.ci
 def test_nothing_is_left_to_say_of_the_documented_settings(tmp_path: Path) -> None:
     done = check_deploy(tmp_path, documented())
     assert done.returncode == 0, done.stderr
