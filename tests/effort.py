@@ -17,13 +17,14 @@ def examples(number: int) -> int:
     return number if LONG else max(10, number // 4)
 
 
-def some(cases: Iterable[Any], number: int = 3) -> list[Any]:
-    """Return the cases of ``parametrize``: this number of them, from the first to the last, for each check, and the
-    others for ``--ci``."""
+def some(names: Any, cases: Iterable[Any], number: int = 3, **options: Any) -> pytest.MarkDecorator:
+    """Return ``parametrize`` with this number of the cases, from the first to the last, for each check, and the others
+    for ``--ci``."""
     rows = list(cases)
     last = len(rows) - 1
     chosen = {round(place * last / max(1, number - 1)) for place in range(number)}
-    return [row if at in chosen else _in_ci(row) for at, row in enumerate(rows)]
+    told = [row if at in chosen else _in_ci(row) for at, row in enumerate(rows)]
+    return pytest.mark.parametrize(names, told, **options)
 
 
 def _in_ci(row: Any) -> Any:

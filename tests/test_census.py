@@ -840,7 +840,7 @@ def test_it_keeps_out_whom_the_policy_does_not_name(world: World, route: str) ->
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("route", some(TABLE, 60))
+@some("route", TABLE, 60)
 def test_it_lets_in_whom_the_policy_names(world: World, route: str) -> None:
     for method, policy in asked_of(route):
         before = world.state()

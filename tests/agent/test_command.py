@@ -240,16 +240,14 @@ def test_it_joins_again_with_its_token_when_the_portal_forgot_it(
     assert len(portal.joins) == 1
 
 
-@pytest.mark.parametrize(
+@some(
     ("options", "says"),
-    some(
-        [
-            (["--token", "wrong"], "refuses to let this agent join"),
-            ([], "has not joined a portal"),
-            (["--name", "No Good"], "is not an agent name"),
-        ],
-        1,
-    ),
+    [
+        (["--token", "wrong"], "refuses to let this agent join"),
+        ([], "has not joined a portal"),
+        (["--name", "No Good"], "is not an agent name"),
+    ],
+    1,
     ids=["wrong token", "no token", "odd name"],
 )
 def test_it_says_in_one_sentence_why_it_cannot_start(

@@ -192,7 +192,7 @@ def lines_of(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.asyncio
-@pytest.mark.parametrize("pieces", some([None, [], [b'{"type": "fi']]), ids=["of the gateway", "at all", "whole"])
+@some("pieces", [None, [], [b'{"type": "fi']], ids=["of the gateway", "at all", "whole"])
 @pytest.mark.parametrize("asked", [*LONG_ANSWERS, ("files/a", "PUT", bytes(2**24))], ids=lambda one: one[0])
 async def test_a_long_answer_without_its_first_line_is_given_up(
     cast: Cast,
@@ -230,7 +230,7 @@ BROKEN: dict[str, tuple[str, list[bytes | None], bytes]] = {  # None: it says no
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.asyncio
-@pytest.mark.parametrize("name", some(BROKEN, 2))
+@some("name", BROKEN, 2)
 async def test_an_answer_that_breaks_off_breaks_the_connection_and_is_one_line_of_the_log(
     cast: Cast, threads: Threads, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, name: str
 ) -> None:

@@ -88,19 +88,17 @@ async def test_a_code_is_good_for_half_a_minute_and_for_its_own_app() -> None:
         assert (await here.ask("GET", ENTER, params={"code": await here.code()})).status == 405
 
 
-@pytest.mark.parametrize(
+@some(
     ("origin", "status"),
-    some(
-        [
-            ("http://portal.example.org", 303),
-            ("https://Portal.example.org", 303),
-            ("https://trusted.example.net", 303),
-            ("https://evil.example", 403),
-            ("http://evil-1.apps.localhost:8081", 403),
-            ("null", 403),
-            ("", 303),
-        ]
-    ),
+    [
+        ("http://portal.example.org", 303),
+        ("https://Portal.example.org", 303),
+        ("https://trusted.example.net", 303),
+        ("https://evil.example", 403),
+        ("http://evil-1.apps.localhost:8081", 403),
+        ("null", 403),
+        ("", 303),
+    ],
 )
 async def test_only_a_page_of_the_portal_signs_a_browser_in(origin: str, status: int, settings: Any) -> None:
     settings.CSRF_TRUSTED_ORIGINS = ["https://trusted.example.net"]
@@ -233,20 +231,18 @@ async def test_the_app_cannot_speak_for_its_neighbours_or_for_the_proxy() -> Non
         assert {"Strict-Transport-Security", "Clear-Site-Data", "X-Accel-Redirect"} & set(answer.headers) == set()
 
 
-@pytest.mark.parametrize(
+@some(
     ("method", "headers", "status"),
-    some(
-        [
-            ("GET", {"Sec-Fetch-Site": "same-origin"}, 200),
-            ("GET", {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}, 200),
-            ("GET", {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"}, 403),
-            ("GET", {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "cors", "Sec-Fetch-Dest": "empty"}, 403),
-            ("POST", {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}, 403),
-            ("POST", {"Origin": "http://evil-1.apps.localhost:8081"}, 403),
-            ("POST", {"Origin": "null"}, 403),
-            ("POST", {}, 200),
-        ]
-    ),
+    [
+        ("GET", {"Sec-Fetch-Site": "same-origin"}, 200),
+        ("GET", {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}, 200),
+        ("GET", {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"}, 403),
+        ("GET", {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "cors", "Sec-Fetch-Dest": "empty"}, 403),
+        ("POST", {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}, 403),
+        ("POST", {"Origin": "http://evil-1.apps.localhost:8081"}, 403),
+        ("POST", {"Origin": "null"}, 403),
+        ("POST", {}, 200),
+    ],
 )
 async def test_a_neighbour_cannot_use_the_visitors_cookie(method: str, headers: dict[str, str], status: int) -> None:
     async with stage() as here:
@@ -405,10 +401,7 @@ async def test_it_says_that_the_node_does_not_answer() -> None:
         assert (answer.status, (await answer.json())["code"]) == (502, "node-unreachable")
 
 
-@pytest.mark.parametrize(
-    "said",
-    some([b"", b"[" * 10_000, b"[]", b'{"state": "ready", "seconds": []}', b'{"seconds": %s}' % (b"9" * 400)], 2),
-)
+@some("said", [b"", b"[" * 10_000, b"[]", b'{"state": "ready", "seconds": []}', b'{"seconds": %s}' % (b"9" * 400)], 2)
 async def test_an_agent_that_talks_nonsense_is_out_of_reach(said: bytes, caplog: pytest.LogCaptureFixture) -> None:
     async def talk(request: web.Request) -> web.Response:
         return web.Response(body=said, status=200 if request.method == "POST" else 503)

@@ -123,7 +123,7 @@ async def test_what_is_wrong_with_an_answer_is_said() -> None:
         assert (await (await here.ask("GET", "/", cookie=cookie)).json())["code"] == "app-broke-off"
 
 
-@pytest.mark.parametrize("method", some(["PROPFIND", "PROPPATCH", "LOCK", "UNLOCK", "REPORT", "SEARCH", "QUERY"], 2))
+@some("method", ["PROPFIND", "PROPPATCH", "LOCK", "UNLOCK", "REPORT", "SEARCH", "QUERY"], 2)
 async def test_methods_of_webdav_pass(method: str) -> None:
     async with stage() as here:
         answer = await here.ask(method, "/dav", cookie=await here.enter(), data=b"<x/>")

@@ -36,7 +36,7 @@ _ENDS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("seed", some(range(examples(40))))
+@some("seed", range(examples(40)))
 def test_one_call_leaves_the_database_as_one_call_for_each_does(cast: Cast, seed: int) -> None:
     dice = random.Random(seed)
     agents = [make_agent(f"node-{number}", cpu=100, mem="100g") for number in range(3)]

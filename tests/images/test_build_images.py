@@ -153,16 +153,14 @@ def test_it_says_when_no_docker_command_can_pass_secrets(tmp_path: Path, monkeyp
     assert "buildx" in caught.value.fix
 
 
-@pytest.mark.parametrize(
+@some(
     ("output", "code", "fix"),
-    some(
-        [
-            ("write /var/x: no space left on device", "disk-full", "Free space"),
-            ("E: Temporary failure resolving 'packages.example'", "no-network", "Check that apt-get update"),
-            ("E: Unable to locate package tmux", "build-failed", "Read "),
-        ],
-        1,
-    ),
+    [
+        ("write /var/x: no space left on device", "disk-full", "Free space"),
+        ("E: Temporary failure resolving 'packages.example'", "no-network", "Check that apt-get update"),
+        ("E: Unable to locate package tmux", "build-failed", "Read "),
+    ],
+    1,
 )
 def test_it_tells_why_a_build_failed_and_what_to_do(bench: Bench, output: str, code: str, fix: str) -> None:
     (bench.folder / "build-fails").write_text(f"#5 0.3 {output}\n")

@@ -246,24 +246,22 @@ def test_an_array_of_values_is_launched_from_the_form_kept_and_copied(alice: Cli
     assert (copy["matrix"].value(), copy["array_size"].value()) == (lines, None)
 
 
-@pytest.mark.parametrize(
+@some(
     ("matrix", "array_size", "field", "says"),
-    some(
-        [
-            ("lr 0.1", "", "matrix", "Line 1: write a name and its values"),
-            ("lr = 1\nseed = 1,,2", "", "matrix", "Line 2: a value of seed is empty"),
-            ("lr = 1\nlr = 2", "", "matrix", "Line 2: lr is listed twice"),
-            ("LR = 1", "", "matrix", "LR: A value is named in small letters"),
-            (
-                f"a = {', '.join(map(str, range(101)))}\nb = {', '.join(map(str, range(100)))}",
-                "",
-                "matrix",
-                "10100 elements",
-            ),
-            ("lr = 1, 2", "3", "array_size", "clear the array size, or the values"),
-        ],
-        2,
-    ),
+    [
+        ("lr 0.1", "", "matrix", "Line 1: write a name and its values"),
+        ("lr = 1\nseed = 1,,2", "", "matrix", "Line 2: a value of seed is empty"),
+        ("lr = 1\nlr = 2", "", "matrix", "Line 2: lr is listed twice"),
+        ("LR = 1", "", "matrix", "LR: A value is named in small letters"),
+        (
+            f"a = {', '.join(map(str, range(101)))}\nb = {', '.join(map(str, range(100)))}",
+            "",
+            "matrix",
+            "10100 elements",
+        ),
+        ("lr = 1, 2", "3", "array_size", "clear the array size, or the values"),
+    ],
+    2,
 )
 def test_values_that_make_no_array_are_refused_at_their_field(
     alice: Client, cast: Cast, matrix: str, array_size: str, field: str, says: str

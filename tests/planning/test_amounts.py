@@ -138,7 +138,7 @@ def test_a_cluster_is_promised_only_what_agents_that_join_others_have(cast: Cast
     assert fitting.status == Status.SCHEDULED
 
 
-@pytest.mark.parametrize("seed", some(range(12)))
+@some("seed", range(12))
 def test_the_marks_never_contradict_the_ledger_or_the_scheduler(cast: Cast, seed: int) -> None:
     chance = random.Random(seed)
     _random_house(cast, chance)

@@ -68,22 +68,20 @@ def server(settings: Any) -> Iterator[Server]:
     found.http.server_close()
 
 
-@pytest.mark.parametrize(
+@some(
     ("status", "said", "words"),
-    some(
-        [
-            (200, vector(), "no value now"),
-            (200, vector("NaN"), "no value now"),
-            (200, vector("1", "2"), "2 values"),
-            (200, {"data": {"resultType": "matrix", "result": [{"values": []}]}}, "not that of Prometheus"),
-            (200, b"<html>", "not that of Prometheus"),
-            (200, b"[" * 60_000, "not that of Prometheus"),
-            (200, b" " * 100_000, "too many values"),
-            (400, {"error": "parse error: \x1b[31m unclosed"}, "refuses the query: parse error: [31m unclosed"),
-            (503, b"", "status 503"),
-        ],
-        2,
-    ),
+    [
+        (200, vector(), "no value now"),
+        (200, vector("NaN"), "no value now"),
+        (200, vector("1", "2"), "2 values"),
+        (200, {"data": {"resultType": "matrix", "result": [{"values": []}]}}, "not that of Prometheus"),
+        (200, b"<html>", "not that of Prometheus"),
+        (200, b"[" * 60_000, "not that of Prometheus"),
+        (200, b" " * 100_000, "too many values"),
+        (400, {"error": "parse error: \x1b[31m unclosed"}, "refuses the query: parse error: [31m unclosed"),
+        (503, b"", "status 503"),
+    ],
+    2,
 )
 def test_a_query_without_one_number_says_why(server: Server, status: int, said: Any, words: str) -> None:
     server.answers["up"] = status, said

@@ -93,7 +93,7 @@ def test_the_gate_sends_no_packets_that_say_nothing(
     assert not said
 
 
-@pytest.mark.parametrize("name", some([b"", b"a\0b", b"x" * 1023, b"x" * 5000, b"\xff\xfe", b"train\n", b"+" * 300], 2))
+@some("name", [b"", b"a\0b", b"x" * 1023, b"x" * 5000, b"\xff\xfe", b"train\n", b"+" * 300], 2)
 def test_odd_names_hold_up_nobody(
     here: Stage, key: Path, session: ComputeSession, monkeypatch: pytest.MonkeyPatch, name: bytes
 ) -> None:

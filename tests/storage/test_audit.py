@@ -65,7 +65,7 @@ BROKEN: dict[str, tuple[Callable[[Folder], object], list[str]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", some(BROKEN))
+@some("name", BROKEN)
 def test_the_audit_finds_it(folder: Folder, name: str) -> None:
     breaks, violated = BROKEN[name]
     breaks(folder)

@@ -35,7 +35,7 @@ def refusal(folder: Folder, cast: Cast) -> str:
     return str(refused.value.message)
 
 
-@pytest.mark.parametrize("by_id", some([False, True], 2))
+@some("by_id", [False, True], 2)
 @pytest.mark.parametrize("change", [{"wish": DesiredState.STOPPED}, {"minimum": 0}])
 def test_an_endpoint_without_replicas_keeps_its_folder(cast: Cast, by_id: bool, change: dict[str, Any]) -> None:
     folder = ready_folder(cast.alice, "model")

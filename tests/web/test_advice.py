@@ -23,28 +23,26 @@ pytestmark = pytest.mark.django_db
 Browse = Callable[[User], Client]
 
 
-@pytest.mark.parametrize(
+@some(
     ("code", "never", "words"),
-    some(
-        [
-            ("slot-limit", True, "Ask for no more than the limit"),
-            ("slot-limit", False, "terminate one of yours, or request less"),
-            ("too-many-sessions", True, "The limit is 0 sessions"),
-            ("too-many-sessions", False, "terminate one of yours"),
-            ("slot-not-offered", True, "Choose a resource group that has it"),
-            ("dependency-failed", True, "Let the other session succeed first"),
-            ("session-type-not-allowed", True, "the other type of session"),
-            ("designated-agent-unknown", True, "Name agents of this resource group"),
-            ("invalid-amount", True, "a multiple of the device share"),
-            ("fragmented", False, "when whole devices become free"),
-            ("image-not-on-agent", False, "pull this one to the agents"),
-            ("wrong-group-rules", False, "contact an administrator or choose another resource group"),
-            ("scheduler-error", True, "Give the error number to an administrator"),
-            ("scheduler-error", False, "give the error number to an administrator"),
-            ("beyond-this-pass", False, "The session is queued and will be considered"),
-        ],
-        4,
-    ),
+    [
+        ("slot-limit", True, "Ask for no more than the limit"),
+        ("slot-limit", False, "terminate one of yours, or request less"),
+        ("too-many-sessions", True, "The limit is 0 sessions"),
+        ("too-many-sessions", False, "terminate one of yours"),
+        ("slot-not-offered", True, "Choose a resource group that has it"),
+        ("dependency-failed", True, "Let the other session succeed first"),
+        ("session-type-not-allowed", True, "the other type of session"),
+        ("designated-agent-unknown", True, "Name agents of this resource group"),
+        ("invalid-amount", True, "a multiple of the device share"),
+        ("fragmented", False, "when whole devices become free"),
+        ("image-not-on-agent", False, "pull this one to the agents"),
+        ("wrong-group-rules", False, "contact an administrator or choose another resource group"),
+        ("scheduler-error", True, "Give the error number to an administrator"),
+        ("scheduler-error", False, "give the error number to an administrator"),
+        ("beyond-this-pass", False, "The session is queued and will be considered"),
+    ],
+    4,
 )
 def test_it_says_what_helps_a_session_that_waits(
     cast: Cast, browse: Browse, code: str, *, never: bool, words: str

@@ -96,10 +96,8 @@ def test_a_command_with_retries_is_a_run_whose_attempts_are_kept(
     assert b"session with retries has no starts_at" in client.post(reverse("web:launch"), later).content
 
 
-@pytest.mark.parametrize("zone", some(["America/Los_Angeles", "UTC", "Pacific/Kiritimati"], 2))
-@pytest.mark.parametrize(
-    "start", some(["9999-12-31T23:59", "0001-01-01T00:00", "202706-06-01T10:00", "1e400", "NaN"], 2)
-)
+@some("zone", ["America/Los_Angeles", "UTC", "Pacific/Kiritimati"], 2)
+@some("start", ["9999-12-31T23:59", "0001-01-01T00:00", "202706-06-01T10:00", "1e400", "NaN"], 2)
 def test_a_start_at_the_end_of_the_calendar_is_refused_at_its_field(
     site: Cast, browse: Browse, start: str, zone: str
 ) -> None:
@@ -111,7 +109,7 @@ def test_a_start_at_the_end_of_the_calendar_is_refused_at_its_field(
     assert (answer.status_code, "starts_at" in answer.context["form"].errors) == (422, True)
 
 
-@pytest.mark.parametrize("timeout", some(["999999999d", "-1s", "1e400", "NaN", "9999999999 00:00:00", "366000d"], 2))
+@some("timeout", ["999999999d", "-1s", "1e400", "NaN", "9999999999 00:00:00", "366000d"], 2)
 def test_a_timeout_without_end_is_refused_at_its_field(site: Cast, browse: Browse, timeout: str) -> None:
     values = typed(site, session_type="batch", startup_command="true", batch_timeout=timeout, wished="batch_timeout")
     answer = browse(site.alice).post(reverse("web:launch"), values)
@@ -246,20 +244,18 @@ def test_nobody_replaces_the_session_of_somebody_else(site: Cast, browse: Browse
     assert waits.status == Status.PENDING
 
 
-@pytest.mark.parametrize(
+@some(
     ("change", "field", "words"),
-    some(
-        [
-            ({"name": "my job"}, "name", "A space is not allowed"),
-            ({"name": "taken"}, "name", "already have a session named"),
-            ({"session_type": "batch"}, "startup_command", "needs a command"),
-            ({"cpu": "many"}, "cpu", "not a number"),
-            ({"cpu": "99"}, "cpu", "no agent of default has more than 8"),
-            ({"mem": "1m"}, "mem", "at least"),
-            ({"slot.cuda.device": "9"}, "slot.cuda.device", "9 GPUs requested"),
-            ({"image": "unheard-of"}, "image", "valid choice"),
-        ]
-    ),
+    [
+        ({"name": "my job"}, "name", "A space is not allowed"),
+        ({"name": "taken"}, "name", "already have a session named"),
+        ({"session_type": "batch"}, "startup_command", "needs a command"),
+        ({"cpu": "many"}, "cpu", "not a number"),
+        ({"cpu": "99"}, "cpu", "no agent of default has more than 8"),
+        ({"mem": "1m"}, "mem", "at least"),
+        ({"slot.cuda.device": "9"}, "slot.cuda.device", "9 GPUs requested"),
+        ({"image": "unheard-of"}, "image", "valid choice"),
+    ],
 )
 def test_it_shows_a_refusal_at_its_field_and_keeps_what_was_typed(
     site: Cast, browse: Browse, change: dict[str, str], field: str, words: str
@@ -342,25 +338,23 @@ def test_it_drops_the_start_time_of_an_interactive_session(site: Cast, browse: B
     assert ComputeSession.objects.get().starts_at is None
 
 
-@pytest.mark.parametrize(
+@some(
     ("change", "field", "words"),
-    some(
-        [
-            ({"environ.name": ["1A"], "environ.value": ["x"]}, "environ", "not a variable name"),
-            ({"environ.name": ["A", "A"], "environ.value": ["x", "y"]}, "environ", "set twice"),
-            ({"environ.name": ["", ""], "environ.value": ["", "x"]}, "environ", "has no name"),
-            ({"environ.name": ["A"], "environ.value": [""]}, "environ", "has no value"),
-            ({"cluster_size": "17"}, "cluster_size", "At most 16 kernels in one session."),
-            ({"session_type": "batch", "startup_command": "true", "starts_at": "tomorrow"}, "starts_at", "valid date"),
-            (
-                {"session_type": "batch", "startup_command": "true", "starts_at": "2001-01-01T00:00"},
-                "starts_at",
-                "past",
-            ),
-            ({"preopen_ports": "8080 http"}, "preopen_ports", "&#x27;http&#x27; is not a port"),
-            ({"preopen_ports": "8080,8080"}, "preopen_ports", "named twice"),
-        ]
-    ),
+    [
+        ({"environ.name": ["1A"], "environ.value": ["x"]}, "environ", "not a variable name"),
+        ({"environ.name": ["A", "A"], "environ.value": ["x", "y"]}, "environ", "set twice"),
+        ({"environ.name": ["", ""], "environ.value": ["", "x"]}, "environ", "has no name"),
+        ({"environ.name": ["A"], "environ.value": [""]}, "environ", "has no value"),
+        ({"cluster_size": "17"}, "cluster_size", "At most 16 kernels in one session."),
+        ({"session_type": "batch", "startup_command": "true", "starts_at": "tomorrow"}, "starts_at", "valid date"),
+        (
+            {"session_type": "batch", "startup_command": "true", "starts_at": "2001-01-01T00:00"},
+            "starts_at",
+            "past",
+        ),
+        ({"preopen_ports": "8080 http"}, "preopen_ports", "&#x27;http&#x27; is not a port"),
+        ({"preopen_ports": "8080,8080"}, "preopen_ports", "named twice"),
+    ],
 )
 def test_it_marks_the_step_and_the_card_with_a_refusal_in_it(
     site: Cast, browse: Browse, change: dict[str, Any], field: str, words: str

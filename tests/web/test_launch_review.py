@@ -215,20 +215,18 @@ def told(page: str) -> list[tuple[str, str]]:
     return [(name, unescape(text)) for name, text in re.findall(r'data-fault="(\w+)">([^<]*)<', page)]
 
 
-@pytest.mark.parametrize(
+@some(
     ("typed", "words"),
-    some(
-        [
-            ("0", "Enter a time longer than 0."),
-            ("0m", "Enter a time longer than 0."),
-            ("-1h", "Enter a time longer than 0."),
-            ("3651d", "Enter a time of at most 3650 days."),
-            ("5", "Write a number with its unit, such as 90s, 30m, 2h or 7d."),
-            ("m", "Write a number with its unit, such as 90s, 30m, 2h or 7d."),
-            ("", "Enter a timeout or clear the box."),
-        ],
-        2,
-    ),
+    [
+        ("0", "Enter a time longer than 0."),
+        ("0m", "Enter a time longer than 0."),
+        ("-1h", "Enter a time longer than 0."),
+        ("3651d", "Enter a time of at most 3650 days."),
+        ("5", "Write a number with its unit, such as 90s, 30m, 2h or 7d."),
+        ("m", "Write a number with its unit, such as 90s, 30m, 2h or 7d."),
+        ("", "Enter a timeout or clear the box."),
+    ],
+    2,
 )
 def test_a_timeout_that_is_none_is_refused_at_its_field_beside_all_else_that_is_wrong(
     cast: Cast, browse: Browse, form: dict[str, Any], typed: str, words: str

@@ -57,20 +57,18 @@ def test_only_an_environment_with_the_app_offers_it(site: Cast, browse: Browse) 
     assert "Open JupyterLab when ready" in page
 
 
-@pytest.mark.parametrize(
+@some(
     ("change", "waits"),
-    some(
-        [
-            ({}, True),
-            ({"tab_opened": "yes"}, False),
-            ({"open_app": ""}, False),
-            ({"open_app": "anything"}, False),
-            ({"request_key": "a/b"}, False),
-            ({"count": "2"}, False),
-            ({"image": "plain"}, False),
-            ({"session_type": "batch", "startup_command": "true"}, False),
-        ]
-    ),
+    [
+        ({}, True),
+        ({"tab_opened": "yes"}, False),
+        ({"open_app": ""}, False),
+        ({"open_app": "anything"}, False),
+        ({"request_key": "a/b"}, False),
+        ({"count": "2"}, False),
+        ({"image": "plain"}, False),
+        ({"session_type": "batch", "startup_command": "true"}, False),
+    ],
 )
 def test_without_a_tab_of_its_own_the_launch_leads_to_the_page_that_waits(
     site: Cast, browse: Browse, change: dict[str, str], waits: bool

@@ -355,22 +355,20 @@ def test_the_form_says_what_can_never_start(cast: Cast, browse: Browse) -> None:
     assert line == "Cannot be launched: CPU cores: 64 CPU cores requested, but no agent of default has more than 4."
 
 
-@pytest.mark.parametrize(
+@some(
     ("change", "field", "text"),
-    some(
-        [
-            ({"session_type": "batch"}, "startup_command", "A batch session needs a command to run."),
-            ({"name": "mine"}, "name", "You already have a session named 'mine'"),
-            ({"name": "mine", "cpu": "many"}, "name", "You already have a session named 'mine'"),
-            ({"count": "17"}, "count", "At most 16 sessions at once."),
-            (
-                {"session_type": "batch", "startup_command": "true", "batch_timeout": "-3h"},
-                "batch_timeout",
-                "longer than 0",
-            ),
-        ],
-        2,
-    ),
+    [
+        ({"session_type": "batch"}, "startup_command", "A batch session needs a command to run."),
+        ({"name": "mine"}, "name", "You already have a session named 'mine'"),
+        ({"name": "mine", "cpu": "many"}, "name", "You already have a session named 'mine'"),
+        ({"count": "17"}, "count", "At most 16 sessions at once."),
+        (
+            {"session_type": "batch", "startup_command": "true", "batch_timeout": "-3h"},
+            "batch_timeout",
+            "longer than 0",
+        ),
+    ],
+    2,
 )
 def test_the_line_the_review_and_the_launch_refuse_the_same(
     cast: Cast, browse: Browse, change: dict[str, str], field: str, text: str
@@ -432,27 +430,25 @@ def test_the_end_of_a_drain_is_told_by_the_readers_clock(cast: Cast, browse: Bro
         )
 
 
-@pytest.mark.parametrize(
+@some(
     ("change", "text"),
-    some(
-        [
-            ({"cpu": "many"}, "CPU cores: 'many' is not a number."),
-            ({"mem": "4x"}, "Memory: '4x'"),
-            ({"mem": "1k"}, "of memory requested"),
-            ({"mem": "64"}, "Memory: 64 without a unit means bytes. Write 64g or 64m."),
-            ({"shm": "64"}, "Shared memory: 64 without a unit means bytes."),
-            ({"image": "unheard-of"}, "Image: Select a valid choice."),
-            ({"name": "-a"}, "Name: "),
-            ({"cluster_size": "99"}, "Kernels: "),
-            ({"project": ""}, "Project: This field is required."),
-            ({"priority": "101"}, "Priority: "),
-            (
-                {"session_type": "batch", "startup_command": "true", "batch_timeout": "5"},
-                "Timeout: Write a number with its unit",
-            ),
-            (_BATCH | {"starts_at": "2001-01-01T10:00"}, "The start time is in the past."),
-        ]
-    ),
+    [
+        ({"cpu": "many"}, "CPU cores: 'many' is not a number."),
+        ({"mem": "4x"}, "Memory: '4x'"),
+        ({"mem": "1k"}, "of memory requested"),
+        ({"mem": "64"}, "Memory: 64 without a unit means bytes. Write 64g or 64m."),
+        ({"shm": "64"}, "Shared memory: 64 without a unit means bytes."),
+        ({"image": "unheard-of"}, "Image: Select a valid choice."),
+        ({"name": "-a"}, "Name: "),
+        ({"cluster_size": "99"}, "Kernels: "),
+        ({"project": ""}, "Project: This field is required."),
+        ({"priority": "101"}, "Priority: "),
+        (
+            {"session_type": "batch", "startup_command": "true", "batch_timeout": "5"},
+            "Timeout: Write a number with its unit",
+        ),
+        (_BATCH | {"starts_at": "2001-01-01T10:00"}, "The start time is in the past."),
+    ],
 )
 def test_the_form_says_what_is_wrong_while_one_types(
     cast: Cast, browse: Browse, change: dict[str, str], text: str

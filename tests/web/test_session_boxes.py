@@ -112,20 +112,18 @@ def test_it_explains_in_a_fixed_number_of_queries(
             info_of(client, session)
 
 
-@pytest.mark.parametrize(
+@some(
     ("name", "words"),
-    some(
-        [
-            ("ab", "at least 4 characters"),
-            ("x" * 65, "at most 64 characters"),
-            ("a b c d", "A space is not allowed"),
-            ("<script>", "&#x27;&lt;&#x27; is not allowed"),
-            ("-abc", "Begin with a letter"),
-            ("abc-", "End with a letter"),
-            ("", "This field is required"),
-        ],
-        2,
-    ),
+    [
+        ("ab", "at least 4 characters"),
+        ("x" * 65, "at most 64 characters"),
+        ("a b c d", "A space is not allowed"),
+        ("<script>", "&#x27;&lt;&#x27; is not allowed"),
+        ("-abc", "Begin with a letter"),
+        ("abc-", "End with a letter"),
+        ("", "This field is required"),
+    ],
+    2,
 )
 def test_each_mistake_in_a_name_has_its_own_words(cast: Cast, browse: Browse, name: str, words: str) -> None:
     session = make_session(cast.alice, name="keeps-this")

@@ -74,20 +74,18 @@ def test_the_end_moves_with_and_without_scripts(cast: Cast, browse: Browse) -> N
     assert session.ends_at < session.started_at + HOUR
 
 
-@pytest.mark.parametrize(
+@some(
     ("typed", "words"),
-    some(
-        [
-            ({"end": "remaining"}, "Enter the remaining time, such as"),
-            ({"end": "remaining", "remaining": "soon"}, "Write a number with its unit"),
-            ({"end": "remaining", "remaining": "10s"}, "at least 60 seconds and at most 3650 days"),
-            ({"end": "remaining", "remaining": "5h"}, "The policies of the owner allow an end at"),
-            ({"end": "1h", "remaining": "30m"}, "Choose this time above, or clear the box."),
-            ({"end": "1d"}, "Select a valid choice"),
-            ({}, "This field is required"),
-        ],
-        2,
-    ),
+    [
+        ({"end": "remaining"}, "Enter the remaining time, such as"),
+        ({"end": "remaining", "remaining": "soon"}, "Write a number with its unit"),
+        ({"end": "remaining", "remaining": "10s"}, "at least 60 seconds and at most 3650 days"),
+        ({"end": "remaining", "remaining": "5h"}, "The policies of the owner allow an end at"),
+        ({"end": "1h", "remaining": "30m"}, "Choose this time above, or clear the box."),
+        ({"end": "1d"}, "Select a valid choice"),
+        ({}, "This field is required"),
+    ],
+    2,
 )
 def test_a_mistake_is_shown_at_its_field(cast: Cast, browse: Browse, typed: dict[str, str], words: str) -> None:
     session = limited(cast, 4)

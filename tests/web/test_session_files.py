@@ -58,21 +58,19 @@ def brought(*files: LaunchFile) -> dict[str, list[str]]:
     }
 
 
-@pytest.mark.parametrize(
+@some(
     ("files", "code"),
-    some(
-        [
-            ([LaunchFile("../up.py", "")], "invalid-path"),
-            ([LaunchFile("/etc/passwd", "")], "invalid-path"),
-            ([LaunchFile(".bootstrap.sh", "")], "reserved-path"),
-            ([LaunchFile(".ssh/authorized_keys", "")], "reserved-path"),
-            ([TRAIN, TRAIN], "path-taken"),
-            ([LaunchFile("a", ""), LaunchFile("a/b", "")], "path-taken"),
-            ([LaunchFile("nul.txt", "a\0b")], "not-text"),
-            ([LaunchFile("big.txt", "é" * (MOST_FILE_BYTES // 2 + 1))], "files-too-large"),
-            ([LaunchFile(f"{number}.txt", "") for number in range(11)], "too-many-files"),
-        ]
-    ),
+    [
+        ([LaunchFile("../up.py", "")], "invalid-path"),
+        ([LaunchFile("/etc/passwd", "")], "invalid-path"),
+        ([LaunchFile(".bootstrap.sh", "")], "reserved-path"),
+        ([LaunchFile(".ssh/authorized_keys", "")], "reserved-path"),
+        ([TRAIN, TRAIN], "path-taken"),
+        ([LaunchFile("a", ""), LaunchFile("a/b", "")], "path-taken"),
+        ([LaunchFile("nul.txt", "a\0b")], "not-text"),
+        ([LaunchFile("big.txt", "é" * (MOST_FILE_BYTES // 2 + 1))], "files-too-large"),
+        ([LaunchFile(f"{number}.txt", "") for number in range(11)], "too-many-files"),
+    ],
 )
 def test_what_cannot_be_written_is_refused_and_nothing_is_launched(
     site: Cast, files: list[LaunchFile], code: str

@@ -344,9 +344,10 @@ def test_it_says_why_a_session_waits_and_its_place_in_the_queue(cast: Cast, brow
     assert row.strip().startswith("<tr")
 
 
-@pytest.mark.parametrize(
+@some(
     "hostile",
-    some(["<img src=x onerror=alert(1)>\"'{{ 7|add:7 }}", "<script>alert(1)</script>", "\u202egnp.exe", "🦄" * 64], 2),
+    ["<img src=x onerror=alert(1)>\"'{{ 7|add:7 }}", "<script>alert(1)</script>", "\u202egnp.exe", "🦄" * 64],
+    2,
 )
 def test_it_shows_a_hostile_name_as_text(cast: Cast, browse: Browse, hostile: str) -> None:
     session = make_session(cast.alice)

@@ -43,7 +43,7 @@ def typed(cast: Cast, name: str) -> dict[str, Any]:
     return amounts | {"name": name, "session_type": "interactive", "project": str(cast.project.pk)}
 
 
-@pytest.mark.parametrize(("name", "words"), some(REFUSED, 2))
+@some(("name", "words"), REFUSED, 2)
 def test_every_page_and_rest_refuse_a_name_in_the_same_words(site: Cast, browse: Browse, name: str, words: str) -> None:
     session = make_session(site.alice, name="keeps-this")
     record = LaunchRecord.objects.create(owner=site.alice, name="stays", parameters={})

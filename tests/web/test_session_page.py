@@ -45,7 +45,7 @@ def test_it_shows_state_and_kernels(cast: Cast, browse: Browse) -> None:
     assert f"/ws/sessions/{session.pk}/terminal/" in page
 
 
-@pytest.mark.parametrize("name", some(["session", "console", "home", "history", "session_ssh"], 2))
+@some("name", ["session", "console", "home", "history", "session_ssh"], 2)
 def test_each_of_its_pages_is_marked_in_the_menu(cast: Cast, browse: Browse, name: str) -> None:
     session = make_session(cast.alice)
     page = markup(browse(cast.alice).get(reverse(f"web:{name}", args=[session.pk])))

@@ -200,15 +200,11 @@ def test_a_user_who_was_deactivated_here_stays_out(cast: Cast, provider: Provide
     assert (is_in(client), erin.is_active, erin.role) == (False, False, "user")
 
 
-@pytest.mark.parametrize(
-    "fault",
-    some([
+@some("fault", [
         {"key": FOREIGN_KEY}, {"token_over": {"aud": "another client"}}, {"token_over": {"iss": "http://evil.example"}},
         {"token_over": {"exp": 1}}, {"token_over": {"sub": "somebody else"}}, {"userinfo_over": {"sub": "else"}},
         {"userinfo_over": {"email": "no address"}}, {"refuses": True},
-    ], 4),
-    ids=lambda fault: next(iter(fault)),
-)  # fmt: skip
+    ], 4, ids=lambda fault: next(iter(fault)))  # fmt: skip
 def test_what_cannot_be_trusted_lets_nobody_in(cast: Cast, provider: Provider, fault: dict[str, Any]) -> None:
     client = Client()
     back = provider.authorize(client.get(OUT)["Location"])

@@ -178,22 +178,20 @@ def role_form(*rows: dict[str, str]) -> dict[str, list[str]]:
     return {f"roles.{part}": [row.get(part, "") for row in rows] for part in parts}
 
 
-@pytest.mark.parametrize(
+@some(
     ("role", "part", "said"),
-    some(
-        [
-            ({"name": "worker", "more": "cout: 2"}, "more", "A launch request has no key"),
-            ({"name": "worker", "more": "after: [main\n"}, "more", "Line 2"),
-            ({"name": "worker", "more": "image: python"}, "more", "image has a field of its own"),
-            ({"name": "worker", "count": "0"}, "count", "needs at least 1 kernel"),
-            ({"name": "worker", "count": "two"}, "count", "Enter a whole number of kernels"),
-            ({"name": "worker", "image": "nothing"}, "image", "nothing"),
-            ({"name": "worker", "cpu": "many"}, "cpu", "many"),
-            ({"name": "worker", "slots": "cuda.device"}, "slots", "cuda.device=1"),
-            ({"name": "Worker 1"}, "name", "is not a role"),
-            ({"count": "2"}, "name", "This role has no name"),
-        ]
-    ),
+    [
+        ({"name": "worker", "more": "cout: 2"}, "more", "A launch request has no key"),
+        ({"name": "worker", "more": "after: [main\n"}, "more", "Line 2"),
+        ({"name": "worker", "more": "image: python"}, "more", "image has a field of its own"),
+        ({"name": "worker", "count": "0"}, "count", "needs at least 1 kernel"),
+        ({"name": "worker", "count": "two"}, "count", "Enter a whole number of kernels"),
+        ({"name": "worker", "image": "nothing"}, "image", "nothing"),
+        ({"name": "worker", "cpu": "many"}, "cpu", "many"),
+        ({"name": "worker", "slots": "cuda.device"}, "slots", "cuda.device=1"),
+        ({"name": "Worker 1"}, "name", "is not a role"),
+        ({"count": "2"}, "name", "This role has no name"),
+    ],
 )
 def test_roles_that_cannot_be_are_refused_at_their_field(
     site: Cast, browse: Browse, role: dict[str, str], part: str, said: str

@@ -75,28 +75,26 @@ def test_a_policy_in_use_names_who_has_it_and_is_not_deleted(dana: Client, cast:
     assert [row.name for row in used] == ["students"]
 
 
-@pytest.mark.parametrize(
+@some(
     ("typed", "field"),
-    some(
-        [
-            ({"slots": "cpu=-1"}, "slots"),
-            ({"slots": "mem=8 parsecs"}, "slots"),
-            ({"slots": "mem=64"}, "slots"),
-            ({"max_pending_slots": "cpu=0.0001"}, "max_pending_slots"),
-            ({"max_sessions": "-1"}, "max_sessions"),
-            ({"max_sessions": "2.5"}, "max_sessions"),
-            ({"max_priority": "101"}, "max_priority"),
-            ({"max_kernels_per_session": "0"}, "max_kernels_per_session"),
-            ({"max_session_lifetime": "-2h"}, "max_session_lifetime"),
-            ({"max_customized_images": "99999999999999999999"}, "max_customized_images"),
-            ({"max_folder_bytes": "9999999p"}, "max_folder_bytes"),
-            ({"max_folder_bytes": "much"}, "max_folder_bytes"),
-            ({"max_folder_bytes": "20"}, "max_folder_bytes"),
-            ({"default_for": ["everybody"]}, "default_for"),
-            ({"name": ""}, "name"),
-        ],
-        4,
-    ),
+    [
+        ({"slots": "cpu=-1"}, "slots"),
+        ({"slots": "mem=8 parsecs"}, "slots"),
+        ({"slots": "mem=64"}, "slots"),
+        ({"max_pending_slots": "cpu=0.0001"}, "max_pending_slots"),
+        ({"max_sessions": "-1"}, "max_sessions"),
+        ({"max_sessions": "2.5"}, "max_sessions"),
+        ({"max_priority": "101"}, "max_priority"),
+        ({"max_kernels_per_session": "0"}, "max_kernels_per_session"),
+        ({"max_session_lifetime": "-2h"}, "max_session_lifetime"),
+        ({"max_customized_images": "99999999999999999999"}, "max_customized_images"),
+        ({"max_folder_bytes": "9999999p"}, "max_folder_bytes"),
+        ({"max_folder_bytes": "much"}, "max_folder_bytes"),
+        ({"max_folder_bytes": "20"}, "max_folder_bytes"),
+        ({"default_for": ["everybody"]}, "default_for"),
+        ({"name": ""}, "name"),
+    ],
+    4,
     ids=str,
 )
 def test_a_wrong_limit_is_refused_at_its_field(dana: Client, typed: dict[str, Any], field: str) -> None:
