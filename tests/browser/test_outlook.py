@@ -161,7 +161,7 @@ def test_the_form_says_what_would_happen_while_one_edits(visit: Visit, theme: st
     expect(line).to_contain_text("With 1 CPU core instead of 2 it starts now on")
     assert visitor.accessibility_faults() == []
     assert visitor.overflow_on_a_phone() <= 0
-    bar, tallest = page.locator(".launch-bar").bounding_box(), 150
+    bar, tallest = page.locator(".launch-bar").bounding_box(), 160
     assert bar and bar["height"] < tallest, "what it says of a change takes the width above the buttons"
 
     button = line.get_by_role("button", name="Use these amounts")

@@ -74,6 +74,31 @@ def test_a_kept_home_is_mounted_by_another_session(platform: Platform) -> None:
     platform.audit()
 
 
+@pytest.mark.ci
+def test_a_stopped_session_has_its_files_when_it_is_resumed(platform: Platform) -> None:
+    client = platform.client
+    free = client.group()["free"]
+    session = client.wait_until_running(client.launch("sleeper")["id"])
+    with client.terminal(session["id"]) as terminal:
+        terminal.run(
+            "mkdir -p d; echo precious > d/results; ln -s /bin/sh d/shell; chmod 700 d; echo $((6*7))", r"\b42\b"
+        )
+    assert client.post(f"sessions/{session['id']}/stop/", {})["kind"] == "home.store"
+    stopped = client.wait_for(session["id"], "STOPPED")
+    assert (stopped["resumes"], client.group()["free"]) == (0, free)
+    until(lambda: not platform.scratch_folders(), 10, "the scratch folder is gone", last=platform.scratch_folders)
+    assert UUID(session["kernels"][0]["id"]) not in platform.containers()
+    client.post(f"sessions/{session['id']}/resume/", {})
+    again = client.wait_until_running(session["id"])
+    assert again["kernels"][0]["id"] == session["kernels"][0]["id"]
+    with client.terminal(session["id"]) as terminal:
+        terminal.run(
+            "cat d/results; readlink d/shell; echo resumed $BACKENDAI_RESUMED", r"precious\s+/bin/sh\s+resumed 1"
+        )
+    client.end(session["id"])
+    platform.audit()
+
+
 def test_it_takes_away_the_network_of_a_cluster_with_its_last_kernel(platform: Platform) -> None:
     client = platform.client
     session = client.wait_until_running(client.launch(cluster_size=2)["id"])
