@@ -78,10 +78,6 @@ def _actions(session: ComputeSession) -> Iterator[_Button]:
         yield _one(session, f"{page}#terminal", "terminal-2", _("Terminal"), _("Terminal of"))
     if session.started_at or session.status in (Status.RUNNING, Status.TERMINATING):
         yield _one(session, f"{page}#log", "file-text", _("Log"), _("Log of"))
-    if session.is_running and session.kind.stops:
-        yield _one(
-            session, reverse("web:session_stop", args=[session.pk]), "player-pause", _("Stop"), _("Stop"), "stop"
-        )
     if session.status == Status.STOPPED:
         address = reverse("web:session_resume", args=[session.pk])
         yield _one(session, address, "player-play", _("Resume"), _("Resume"), "resume")
