@@ -30,10 +30,13 @@ _OPTIONS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
         },
     ),
     (("-e", "--env"), {"multiple": True, "metavar": "NAME=VALUE", "help": "A variable."}),
+    (("--label",), {"multiple": True, "metavar": "KEY=VALUE", "help": "A label, to find the session again."}),
+    (("--note",), {"help": "A note of at most 500 characters."}),
     (("--resource-group",), {"metavar": "GROUP", "help": "Where to run."}),
     (("--project",), {"help": "The project that it counts to."}),
     (("--priority",), {"type": int, "help": "0 to 100."}),
 )
+_MAPS = {"resource": "resources", "env": "environ", "label": "labels"}
 
 
 def launch_options(function: F) -> F:
@@ -50,9 +53,9 @@ def apply_options(document: Document, options: dict[str, Any], profile: Profile)
         document = {key: value for key, value in document.items() if key != "mounts"}
     document = {key: dict(value) if isinstance(value, dict) else value for key, value in document.items()}
     for key, value in told.items():
-        if key in ("resource", "env"):
+        if key in _MAPS:
             for name, _, one in (part.partition("=") for part in value):
-                put(document, f"{'resources' if key == 'resource' else 'environ'}.{name}", one)
+                put(document, f"{_MAPS[key]}.{name}", one)
         elif key == "folder":
             for one in value:
                 put(document, key, one)

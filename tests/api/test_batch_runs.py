@@ -96,3 +96,14 @@ def test_the_elements_of_a_long_run_come_in_pages_by_the_order_of_the_document(a
         found += [(one["step"], one["index"]) for one in page["results"]]
         address = page["next"]
     assert found == [("zeta", 0), *[("alpha", number) for number in range(1210)], ("beta", 0)]
+
+
+def test_runs_are_found_by_the_labels_of_their_steps_which_their_sessions_have(alice: Caller) -> None:
+    made = launched(alice, array=2, labels={"team": "vision", "lr": "0.1"}, note="Sweep")
+    launched(alice, array=2)
+    run_pipelines(timezone.now())
+    found = ComputeSession.objects.filter(run_id=made["id"]).values_list("labels", "note")
+    assert list(found) == [({"lr": "0.1", "team": "vision"}, "Sweep")] * 2
+    for label, number in ((["team=vision"], 1), (["lr", "team"], 1), (["lr=0"], 0), ([], 2)):
+        results = alice.get(RUNS, label=label).json()["results"]
+        assert len(results) == number and all(one["id"] == made["id"] for one in results if label)

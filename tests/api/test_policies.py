@@ -25,7 +25,8 @@ EVERYTHING = {
     "max_kernels_per_session": 4, "max_session_lifetime": "1 12:00:00", "max_concurrent_logins": 2,
     "max_customized_images": 3,
     "max_system_sessions": 2, "max_endpoints": 5, "max_replicas_per_endpoint": 4,
-    "max_folders": 20, "max_folder_bytes": 2**40, "default_for": ["user", "key-pair"],
+    "max_folders": 20, "max_folder_bytes": 2**40,
+    "required_labels": ["cost-center", "team"], "default_for": ["user", "key-pair"],
 }  # fmt: skip
 
 

@@ -10,6 +10,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from backendai.domain.accounts.models import ResourcePolicy, User
 from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.status import Status
 from tests.api.callers import LAUNCH, SESSIONS, Caller
@@ -225,3 +226,28 @@ def test_the_list_is_narrowed_by_where_what_and_when(cast: Cast) -> None:
         assert {row["id"] for row in answer.json()["results"]} == {str(one.pk) for one in expected}, query
     for query in ({"created_after": "yesterday"}, {"ended_before": "0001-01-01T00:00:00+14:00"}):
         assert alice.get(SESSIONS, **query).json()["field"] == next(iter(query))
+
+
+def test_labels_and_note_are_launched_found_and_changed(alice: Caller, cast: Cast) -> None:
+    made = alice.post(SESSIONS, LAUNCH | {"labels": {"team": "vision", "run.id": 7}, "note": "Try 1"}).json()
+    assert (made["labels"], made["note"]) == ({"run.id": "7", "team": "vision"}, "Try 1")
+    alice.post(SESSIONS, LAUNCH | {"name": "other", "labels": {"team": "audio"}})
+    for label, number in ((["team"], 2), (["team=vision"], 1), (["team", "run.id=7"], 1), (["team=a", "team"], 0)):
+        assert len(alice.get(SESSIONS, label=label).json()["results"]) == number, label
+    address = f"{SESSIONS}{made['id']}/labels/"
+    changed = alice.post(address, {"labels": {"run.id": None, "metric": "0.93"}}).json()
+    assert (changed["labels"], changed["note"]) == ({"metric": "0.93", "team": "vision"}, "Try 1")
+    assert alice.post(address, {"note": ""}).json()["labels"] == changed["labels"]
+    for body, field in (({"labels": {"No": "x"}}, "labels"), ({"note": "x" * 501}, "note")):
+        answer = alice.post(address, body)
+        assert (answer.status_code, answer.json()["field"]) == (400, field)
+    assert Caller(cast.bob).post(address, {"labels": {}}).status_code == 404
+
+
+def test_a_launch_without_a_required_label_is_refused_with_its_name(alice: Caller, cast: Cast) -> None:
+    policy = ResourcePolicy.objects.create(name="strict", required_labels=["team"])
+    User.objects.filter(pk=cast.alice.pk).update(policy=policy)
+    for path in (SESSIONS, "/api/v1/session-preview/"):
+        answer = alice.post(path, LAUNCH)
+        assert (answer.status_code, answer.json()["code"], answer.json()["field"]) == (400, "missing-label", "labels")
+    assert alice.post(SESSIONS, LAUNCH | {"labels": {"team": "vision"}}).status_code == 201

@@ -59,6 +59,8 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
         "startup_command": 'python train.py --lr "$PARAM_LR"\nexit $?',
         "preopen_ports": [8080, 9000],
         "priority": 7,
+        "labels": {"experiment": "baseline", "team": "vision 2"},
+        "note": "First try.\nWith fewer epochs.",
         "batch_timeout": 5400,
         "retry_on_agent_loss": True,
         "mounts": [{"folder": "data", "path": "part", "target": "here", "rights": "view"}],

@@ -165,7 +165,7 @@ def test_it_offers_to_each_person_only_the_properties_that_are_their_business(ca
     client = browse(cast.alice)
     answer = client.get(HOME, {"agent": "other", "owner": "bob", "project": "none"})
     assert [each.name for each in answer.context["page"]] == ["runs"], "what is not offered is passed over"
-    assert set(answer.context["filter"].filters) == {"status", "group"}
+    assert set(answer.context["filter"].filters) == {"status", "group", "label"}
     assert "agent" not in {column.name for column in answer.context["columns_offered"]}
     change_site(cast.dana, {"agent_select": True}, now=timezone.now())
     assert "agent" in {column.name for column in client.get(HOME).context["columns_offered"]}

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
+from backendai.base.core.labels import LONGEST_NOTE
 from backendai.base.core.session_kinds import USUAL_KIND, launched_kinds
 from backendai.domain.compute.spec_values import (
     amount,
@@ -187,6 +188,12 @@ class SessionSpec:
         BeforeValidator(bounded),
         Field(description="Kernels that differ, by role; one main kernel. Instead of cluster_size."),
     ] = field(default_factory=dict)
+    labels: Annotated[
+        Mapping[Word, Long],
+        BeforeValidator(bounded),
+        Field(description='Up to 16, such as {"experiment": "baseline"}, to find the session again.'),
+    ] = field(default_factory=dict)
+    note: Annotated[Text, Field(max_length=2 * LONGEST_NOTE, description="A text of at most 500 characters.")] = ""
     done_when: Annotated[
         Word, Field(description="Batch only: the role whose kernels must all finish, or all. Default: main.")
     ] = ""

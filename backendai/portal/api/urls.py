@@ -44,6 +44,7 @@ urlpatterns = [
     path("v1/sessions/<uuid:session_id>/terminate/", sessions.SessionEnd.as_view(), name="session-terminate"),
     path("v1/sessions/<uuid:session_id>/priority/", sessions.SessionPriority.as_view(), name="session-priority"),
     path("v1/sessions/<uuid:session_id>/end-time/", sessions.SessionEndTime.as_view(), name="session-end-time"),
+    path("v1/sessions/<uuid:session_id>/labels/", sessions.SessionLabels.as_view(), name="session-labels"),
     path("v1/sessions/<uuid:session_id>/rename/", sessions.SessionName.as_view(), name="session-rename"),
     path("v1/sessions/<uuid:session_id>/logs/", logs.SessionLog.as_view(), name="session-logs"),
     path("v1/sessions/<uuid:session_id>/history/", sessions.SessionHistory.as_view(), name="session-history"),

@@ -64,6 +64,7 @@ urlpatterns = [
     path("sessions/<uuid:session_id>/variables/", session_boxes.variables, name="session_variables"),
     path("sessions/<uuid:session_id>/log/", session_boxes.log, name="session_log"),
     path("sessions/<uuid:session_id>/end-time/", end_times.end_time, name="session_end_time"),
+    path("sessions/<uuid:session_id>/labels/", session_boxes.labels, name="session_labels"),
     path("sessions/<uuid:session_id>/rename/", session_boxes.rename, name="session_rename"),
     path("sessions/<uuid:session_id>/commit/", session_commits.commit, name="session_commit"),
     path("sessions/<uuid:session_id>/stop/", session_stops.stop, name="session_stop"),

@@ -38,12 +38,23 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 @click.option("-a", "--all", "is_all", is_flag=True, help="Ended ones as well.")
 @click.option("--mine", is_flag=True, help="Only your own.")
 @click.option("--status", multiple=True, help="Only these, as PENDING or RUNNING.")
+@click.option("--label", multiple=True, metavar="KEY[=VALUE]", help="Only with this label.")
 @click.option("-n", "--limit", default=50, show_default=True, help="So many at most.")
 @listing
 @pass_state
-def ps(state: State, is_all: bool, mine: bool, status: tuple[str, ...], limit: int, output: str, quiet: bool) -> None:
+def ps(
+    state: State,
+    is_all: bool,
+    mine: bool,
+    status: tuple[str, ...],
+    label: tuple[str, ...],
+    limit: int,
+    output: str,
+    quiet: bool,
+) -> None:
     """List sessions, the newest first."""
     filters: dict[str, Any] = {"live": None if is_all or status else True, "status": [one.upper() for one in status]}
+    filters["label"] = list(label)
     if mine:
         filters["owner"] = state.portal.send(api.me())["email"]
     found = zip(range(limit), state.portal.each(api.sessions(**{**filters, "page_size": min(limit, 100)})))

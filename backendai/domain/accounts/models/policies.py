@@ -10,6 +10,7 @@ from django.db import models
 from django.utils import timezone
 
 from backendai.base.core.errors import UserError
+from backendai.base.core.labels import check_label_keys
 from backendai.base.core.messages import Message
 from backendai.domain.accounts.policies.rules import clean_amounts, wrong_limits
 from backendai.domain.accounts.querysets import PolicyQuerySet
@@ -65,6 +66,9 @@ class ResourcePolicy(models.Model):
         validators=[MinValueValidator(0)],
         help_text=Message("Sum of the limits of these folders."),
     )
+    required_labels = models.JSONField(
+        default=list, db_default=[], blank=True, help_text=Message("Keys of labels that launches must have.")
+    )
     created_at = models.DateTimeField(default=timezone.now)
 
     objects = PolicyQuerySet.as_manager()
@@ -89,6 +93,10 @@ class ResourcePolicy(models.Model):
                 setattr(self, field, clean_amounts(getattr(self, field), field=field))
             except UserError as error:
                 wrong[field] = error.message
+        try:
+            self.required_labels = check_label_keys(self.required_labels, field="required_labels")
+        except UserError as error:
+            wrong["required_labels"] = error.message
         if wrong:
             raise ValidationError(wrong)
 

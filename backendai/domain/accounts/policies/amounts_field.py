@@ -9,6 +9,7 @@ from django import forms
 from django.core.exceptions import ValidationError
 
 from backendai.base.core.errors import UserError
+from backendai.base.core.labels import LONGEST_TEXT, check_label_keys
 from backendai.base.core.messages import Message
 from backendai.base.core.slots import is_size, parse_size
 from backendai.domain.accounts.policies.rules import clean_amounts
@@ -90,6 +91,31 @@ class SizeField(forms.CharField):
         """Return whether the typed size differs from the initial one; its notation does not matter."""
         try:
             return self.to_python(data) != initial
+        except ValidationError:
+            return True
+
+
+class LabelKeysField(forms.CharField):
+    """A form field for keys of labels, separated by commas or spaces. Its value is the sorted list."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(required=False, max_length=LONGEST_TEXT, **kwargs)
+
+    def prepare_value(self, value: Any) -> Any:
+        """Return the text that the input shows."""
+        return ", ".join(value) if isinstance(value, list) else value
+
+    def to_python(self, value: Any) -> list[str]:  # type: ignore[override]
+        """Return the keys. Raises ValidationError that quotes the invalid one."""
+        try:
+            return check_label_keys(str(value or "").replace(",", " ").split(), field="required_labels")
+        except UserError as error:
+            raise ValidationError(error.message, code=error.code) from error
+
+    def has_changed(self, initial: Any, data: Any) -> bool:
+        """Return whether the typed keys differ from the initial ones; their order does not matter."""
+        try:
+            return self.to_python(data) != (initial or [])
         except ValidationError:
             return True
 

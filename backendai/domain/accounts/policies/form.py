@@ -8,7 +8,7 @@ from django import forms
 
 from backendai.base.core.messages import Message
 from backendai.domain.accounts.models import PolicyDefault, ResourcePolicy
-from backendai.domain.accounts.policies.amounts_field import AmountsField, SizeField
+from backendai.domain.accounts.policies.amounts_field import AmountsField, LabelKeysField, SizeField
 from backendai.domain.accounts.policies.duration_field import TimeSpanField
 from backendai.domain.accounts.services.policies import defaults_of, set_defaults
 
@@ -75,6 +75,10 @@ class PolicyForm(forms.ModelForm):
             "Sum of the limits of all folders of one user or project, such as 500g or 2t. Empty: unlimited."
         ),
     )
+    required_labels = LabelKeysField(
+        label=Message("Required labels"),
+        help_text=Message("Keys that each launch needs a label for, such as team, cost-center. Empty: none."),
+    )
     default_for = forms.MultipleChoiceField(
         required=False,
         choices=PolicyDefault.Holder.choices,
@@ -89,7 +93,7 @@ class PolicyForm(forms.ModelForm):
             "name", "slots", "unnamed_slots", "max_sessions", "max_pending_sessions", "max_pending_slots",
             "max_priority", "max_kernels_per_session", "max_session_lifetime", "max_concurrent_logins",
             "max_customized_images", "max_system_sessions", "max_endpoints", "max_replicas_per_endpoint",
-            "max_folders", "max_folder_bytes",
+            "max_folders", "max_folder_bytes", "required_labels",
         ]  # fmt: skip
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

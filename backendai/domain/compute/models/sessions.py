@@ -15,6 +15,7 @@ from django.db import models
 from django.db.models import Lookup, Q
 from django.utils import timezone
 
+from backendai.base.core.labels import LONGEST_NOTE
 from backendai.base.core.messages import Message, shortened
 from backendai.base.core.session_kinds import KINDS, USUAL_KIND, SessionKind, kind_choices
 from backendai.base.core.slots import Slots
@@ -117,6 +118,8 @@ class ComputeSession(models.Model):
     start_in = models.CharField(
         max_length=255, blank=True, help_text=Message("Working directory of programs; empty: the home.")
     )
+    labels = models.JSONField(default=dict, db_default={}, blank=True, help_text=Message("Values of labels by key."))
+    note = models.CharField(max_length=LONGEST_NOTE, blank=True, default="", db_default="")
     starts_at = models.DateTimeField(null=True, blank=True)
     batch_timeout = models.DurationField(
         null=True, blank=True, help_text=Message("The longest run of a batch session; empty: unlimited.")

@@ -16,6 +16,7 @@ from backendai.domain.activity.models import AuditEntry, BackgroundJob
 from backendai.domain.activity.refusals import IS_REFUSED
 from backendai.domain.catalog.models import Image
 from backendai.domain.compute.models import ComputeSession, Kernel, SchedulingRecord
+from backendai.domain.compute.querysets import with_labels
 from backendai.domain.compute.status import LIVE, Outcome, Phase, Status
 from backendai.domain.planning.steps import messages_of
 
@@ -51,6 +52,7 @@ class SessionFilter(filters.FilterSet):
     project = filters.CharFilter(field_name="project__name", max_length=64, help_text="Its name.")
     image = filters.CharFilter(field_name="image__name", max_length=255, help_text="Its name.")
     agent = filters.CharFilter(method="filter_agent", max_length=63, help_text="The name of one that has its kernels.")
+    label = filters.CharFilter(method="filter_label", max_length=200, help_text="key or key=value; may be repeated.")
     search = filters.CharFilter(field_name="name", lookup_expr="icontains", max_length=64, help_text="In its name.")
     created_after = _time("created_at", "gte")
     created_before = _time("created_at", "lt")
@@ -65,6 +67,10 @@ class SessionFilter(filters.FilterSet):
     def filter_agent(self, queryset: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:
         """Return the sessions with a kernel on the agent, now or at last."""
         return queryset.filter(Exists(Kernel.objects.filter(session=OuterRef("pk"), agent__name=value)))
+
+    def filter_label(self, queryset: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:
+        """Return the sessions with all these labels."""
+        return with_labels(queryset, self.data.getlist(name))
 
     def filter_live(self, queryset: QuerySet[Any], name: str, value: bool) -> QuerySet[Any]:
         """Return the sessions that have not ended, or those that have."""

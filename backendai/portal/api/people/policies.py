@@ -55,6 +55,9 @@ class PolicyChange(StrictSerializer):
     max_replicas_per_endpoint = _limit(32767, help_text="Highest maximum of an endpoint.")
     max_folders = _limit(help_text="Folders of one user or one project.")
     max_folder_bytes = _limit(2**63 - 1, help_text="Sum of the limits of these folders.")
+    required_labels = serializers.ListField(
+        child=serializers.CharField(max_length=64), required=False, help_text="Keys of labels that launches must have."
+    )
     default_for = serializers.ListField(
         child=serializers.ChoiceField(choices=PolicyDefault.Holder.choices),
         required=False,
@@ -74,6 +77,7 @@ class PolicyBody(serializers.ModelSerializer[ResourcePolicy]):
     slots = serializers.SerializerMethodField()
     max_pending_slots = serializers.SerializerMethodField()
     unnamed_slots = serializers.CharField()
+    required_labels = serializers.ListField(child=serializers.CharField(), read_only=True)
     default_for = serializers.SerializerMethodField()
     used_by = serializers.SerializerMethodField()
 
@@ -83,7 +87,7 @@ class PolicyBody(serializers.ModelSerializer[ResourcePolicy]):
             "id", "name", "slots", "unnamed_slots", "max_sessions", "max_pending_sessions", "max_pending_slots",
             "max_priority", "max_kernels_per_session", "max_session_lifetime", "max_concurrent_logins",
             "max_customized_images", "max_system_sessions", "max_endpoints", "max_replicas_per_endpoint",
-            "max_folders", "max_folder_bytes", "default_for", "used_by", "created_at",
+            "max_folders", "max_folder_bytes", "required_labels", "default_for", "used_by", "created_at",
         ]  # fmt: skip
         read_only_fields = fields
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from django.db.models import F
+from django.db.models import Exists, F, OuterRef
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiParameter, extend_schema
@@ -17,11 +17,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from backendai.domain.accounts.scopes import Scope
+from backendai.domain.compute.querysets import with_labels
 from backendai.domain.forecasts.ends import run_ends
 from backendai.domain.pipelines.comparing import differences, last_good
 from backendai.domain.pipelines.elements import MOST_TASKS
 from backendai.domain.pipelines.explaining import why_waits
-from backendai.domain.pipelines.models import Run, State, Task
+from backendai.domain.pipelines.models import Run, State, Step, Task
 from backendai.domain.pipelines.presentation import counts_of, failures_of, first_waits, step_counts, steps_of
 from backendai.domain.pipelines.services.creating import RunSpec, check_run, create_run
 from backendai.portal.api.frame.authentication import signing_pair
@@ -44,6 +45,7 @@ from backendai.portal.api.pipelines.bodies import (
 )
 
 _WITH = OpenApiParameter("with", UUID, description="Another run; default: the last good one of this name.")
+_LABEL = OpenApiParameter("label", str, many=True, description="key or key=value; runs with a step that has them.")
 _STEP = OpenApiParameter("step", str, description="Its name; default: every step.")
 
 
@@ -96,9 +98,13 @@ class BatchRunList(BatchRunView, ListAPIView[Run]):
     pagination_class = NewestFirst
     launches = keeps_key = True
 
+    @extend_schema(parameters=[_LABEL])
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """Return a page of runs with their counts and reasons to wait."""
-        page = self.paginate_queryset(self.get_queryset().defer("text")) or []
+        labels = request.query_params.getlist("label")
+        steps = with_labels(Step.objects.filter(run=OuterRef("pk")), labels, "request__labels")
+        rows_of = self.get_queryset().filter(Exists(steps)) if labels else self.get_queryset()
+        page = self.paginate_queryset(rows_of.defer("text")) or []
         counts, waits = counts_of(page), first_waits(page)
         rows = [brief(run, counts[run.pk], waits.get(run.pk, "")) for run in page]
         return self.get_paginated_response(RunBriefBody(rows, many=True).data)

@@ -16,13 +16,14 @@ from rest_framework.generics import GenericAPIView, ListAPIView, RetrieveAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from backendai.base.core.labels import LONGEST_NOTE
 from backendai.base.core.messages import values_of
 from backendai.domain.accounts.models import User
 from backendai.domain.accounts.scopes import Scope
 from backendai.domain.compute.models import ComputeSession, Kernel, SchedulingRecord, SessionMount
 from backendai.domain.compute.services.launching.create import launch_session
 from backendai.domain.compute.services.launching.priorities import set_priority
-from backendai.domain.compute.services.launching.renaming import rename_session
+from backendai.domain.compute.services.launching.renaming import label_session, rename_session
 from backendai.domain.compute.services.life.end_times import set_end
 from backendai.domain.compute.services.life.ending import terminate_session
 from backendai.domain.compute.services.life.ending_many import EndedMany, Refusal, terminate_sessions
@@ -45,6 +46,17 @@ class RenameRequest(StrictSerializer):
     """The new name of a session."""
 
     name = serializers.CharField(max_length=LONGEST_NAME_READ, help_text=NAME_RULE)
+
+
+class LabelsRequest(StrictSerializer):
+    """Changes of the labels and the note of a session; omitted ones stay."""
+
+    labels = serializers.DictField(
+        child=serializers.CharField(allow_null=True, allow_blank=True, max_length=255),
+        required=False,
+        help_text="Values by key; null removes a label.",
+    )
+    note = serializers.CharField(required=False, allow_blank=True, max_length=2 * LONGEST_NOTE)
 
 
 class PriorityRequest(StrictSerializer):
@@ -172,6 +184,7 @@ class SessionBody(serializers.ModelSerializer[ComputeSession]):
     parameters = serializers.SerializerMethodField(
         help_text="Values for the template, without secrets, for the owner only; otherwise null."
     )
+    labels = serializers.DictField(child=serializers.CharField(), read_only=True)
     kernels = KernelBody(many=True, source="shown_kernels")
     mounts = MountedBody(many=True, source="shown_mounts")
 
@@ -185,6 +198,7 @@ class SessionBody(serializers.ModelSerializer[ComputeSession]):
             "attempts", "retries", "version", "created_at", "scheduled_at", "started_at", "ends_at", "stopped_at",
             "resumes", "terminating_at",
             "ended_at", "depends_on", "depends_when", "template", "parameters", "kernels", "mounts", "start_in",
+            "labels", "note",
         ]  # fmt: skip
         read_only_fields = fields
 
@@ -363,6 +377,23 @@ class SessionName(GenericAPIView[ComputeSession]):
         body = RenameRequest(data=request.data)
         body.is_valid(raise_exception=True)
         rename_session(session, user_of(request), body.validated_data["name"])
+        return Response(self.get_serializer(get_object_or_404(shown_sessions(user_of(request)), pk=session_id)).data)
+
+
+class SessionLabels(GenericAPIView[ComputeSession]):
+    """The labels and the note of a session."""
+
+    serializer_class = SessionBody
+    token_scopes = (Scope.SESSIONS,)
+
+    @extend_schema(request=LabelsRequest, responses=SessionBody)
+    def post(self, request: Request, session_id: UUID) -> Response:
+        """Change labels and note, also after the end. Other labels stay."""
+        visible = ComputeSession.objects.visible_to(user_of(request)).select_related("owner", "project")
+        session = get_object_or_404(visible, pk=session_id)
+        body = LabelsRequest(data=request.data)
+        body.is_valid(raise_exception=True)
+        label_session(session, user_of(request), **body.validated_data)
         return Response(self.get_serializer(get_object_or_404(shown_sessions(user_of(request)), pk=session_id)).data)
 
 

@@ -41,6 +41,8 @@ LAUNCH_FIELDS = {
     "retry_on_agent_loss": LaunchField(TYPE, is_copied=True, is_plain=True, needs="runs_again"),
     "depends_on": LaunchField(TYPE, is_copied=True, is_owners=True),
     "depends_when": LaunchField(TYPE, is_copied=True),
+    "labels": LaunchField(TYPE, is_copied=True, is_plain=True),
+    "note": LaunchField(TYPE, is_copied=True, is_plain=True),
     "owner": LaunchField(TYPE, in_address=False, is_owners=True, is_plain=True),
     "access_key": LaunchField(TYPE, in_address=False, is_copied=True, is_owners=True, is_plain=True),
     "project": LaunchField(RESOURCES, is_copied=True, is_owners=True, of_environment=True),

@@ -21,6 +21,7 @@ from backendai.domain.accounts.models import User
 from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.launching.create import check_names
 from backendai.domain.compute.spec import SessionSpec
+from backendai.portal.web.frame.label_fields import LabelFields
 from backendai.portal.web.launch.field_table import LAUNCH_FIELDS
 from backendai.portal.web.launch.fields.allocation_fields import AllocationFields
 from backendai.portal.web.launch.fields.environment_fields import EnvironmentFields, ThreadFields
@@ -43,6 +44,7 @@ class LaunchForm(
     EnvironmentFields,
     OwnerFields,
     FileFields,
+    LabelFields,
     TypeFields,
 ):
     """All fields of a launch, without their presentation."""

@@ -1,4 +1,4 @@
-"""Dialogs over a session's panel, which are pages without scripts: its reason, new name, apps and log."""
+"""Dialogs over a session's panel, which are pages without scripts: its reason, new name, labels, apps and log."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from django.utils.translation import gettext_lazy
 from backendai.base.core.errors import UserError
 from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.apps.of_session import app_logs_of
-from backendai.domain.compute.services.launching.renaming import rename_session
+from backendai.domain.compute.services.launching.renaming import label_session, rename_session
 from backendai.domain.compute.services.records.logs import earlier_logs
+from backendai.portal.web.frame.label_fields import LabelFields
 from backendai.portal.web.frame.requests import PageRequest, signed_in
 from backendai.portal.web.session.context import ending_context
 from backendai.portal.web.session.pages import asks_for_part, find_session
@@ -86,6 +87,25 @@ def rename(request: PageRequest, session_id: UUID) -> HttpResponse:
             messages.success(request, _("The session is renamed."))
             return redirect("web:session", session_id=session_id)
     return box(request, found, "web/_session_rename.html", {"form": form, "other": other})
+
+
+@signed_in("GET", "POST")
+def labels(request: PageRequest, session_id: UUID) -> HttpResponse:
+    """Show the form of labels and note; on POST save them. A script then gets 204, or the form with its errors."""
+    found = find_session(request, session_id)
+    form = LabelFields(request.POST or None, initial={"labels": found.labels, "note": found.note})
+    if request.method == "POST" and form.is_valid():
+        data = form.cleaned_data
+        try:
+            label_session(found, request.user, labels=dict.fromkeys(found.labels) | data["labels"], note=data["note"])
+        except UserError as error:
+            form.add_error(error.field, error.message)
+        else:
+            if asks_for_part(request):
+                return HttpResponse(status=204)
+            messages.success(request, _("Labels and note are saved."))
+            return redirect("web:session", session_id=session_id)
+    return box(request, found, "web/_session_labels.html", {"form": form})
 
 
 def box(request: PageRequest, session: ComputeSession, part: str, context: dict[str, Any]) -> HttpResponse:

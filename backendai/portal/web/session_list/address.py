@@ -9,10 +9,10 @@ from django.utils.http import urlencode
 
 # In this order they stand in the address. What is not named here is left out.
 NAMES = (
-    "view", "type", "whose", "q", "status", "group", "agent", "owner", "project", "domain", "id", "sort", "size",
-    "page",
+    "view", "type", "whose", "q", "status", "group", "agent", "owner", "project", "domain", "label", "id", "sort",
+    "size", "page",
 )  # fmt: skip
-_SEVERAL = frozenset({"status"})
+_SEVERAL = frozenset({"status", "label"})
 _LONGEST = 254
 SIZES = (10, 25, 50, 100)
 USUAL_SIZE = 25

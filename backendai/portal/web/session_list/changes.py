@@ -15,6 +15,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from backendai.base.core.csv_cells import csv_lines
+from backendai.base.core.labels import label_lines
 from backendai.domain.accounts.models import User
 from backendai.domain.cluster.site import site_settings
 from backendai.domain.compute.models import ComputeSession, Kernel
@@ -49,11 +50,12 @@ _AT_ONCE = 1_000
 _HEADINGS = (
     "id", "name", "type", "status", "status_reason", "status_message", "result", "owner", "project", "domain",
     "access_key", "resource_group", "image", "cluster_mode", "cluster_size", "priority", "slots_per_kernel",
-    "created_at", "started_at", "ended_at",
+    "created_at", "started_at", "ended_at", "labels", "note",
 )  # fmt: skip
 _COLUMNS = (
     "name", "session_type", "status", "status_reason", "status_message", "result", "access_key", "cluster_mode",
-    "cluster_size", "priority", "slots", "created_at", "started_at", "ended_at", "owner__email", "project__name",
+    "cluster_size", "priority", "slots", "created_at", "started_at", "ended_at", "labels", "note", "owner__email",
+    "project__name",
     "project__domain__name", "resource_group__name", "image__name",
 )  # fmt: skip
 
@@ -90,7 +92,7 @@ def _line(session: ComputeSession) -> list[Any]:
         session.result, session.owner.email, project.name, project.domain.name, session.access_key,
         session.resource_group.name, session.image.name, session.cluster_mode, session.cluster_size, session.priority,
         json.dumps(session.slots, sort_keys=True), _moment(session.created_at), _moment(session.started_at),
-        _moment(session.ended_at),
+        _moment(session.ended_at), "\n".join(label_lines(session.labels)), session.note,
     ]  # fmt: skip
 
 
@@ -218,8 +220,9 @@ def _links(address: Address, page: Any) -> dict[str, str]:
 def _choices(user: User, context: dict[str, Any]) -> dict[str, Any]:
     """Return the context that only the whole page needs: the choices besides the list."""
     address: Address = context["address"]
+    labels = [one for one in address.params if one[0] == "label"]  # the filter's input shows the last one
     return {
         "columns_offered": offered_columns(user, context["columns"]),
         "sizes": [(size, address.to(size=str(size)), size == address.size) for size in SIZES],
-        "kept": [one for one in address.params if one[0] in ("view", "type", "whose", "sort", "size")],
+        "kept": [one for one in address.params if one[0] in ("view", "type", "whose", "sort", "size")] + labels[:-1],
     }

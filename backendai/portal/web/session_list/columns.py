@@ -14,6 +14,7 @@ from backendai.domain.accounts.models import User
 from backendai.domain.accounts.services.language import choose, preference
 from backendai.domain.cluster.site import site_settings
 from backendai.domain.compute.models import ComputeSession, Kernel
+from backendai.portal.web.frame.label_fields import label_links
 from backendai.portal.web.session_list.address import Address
 from backendai.portal.web.templatetags.portal import ago
 
@@ -69,6 +70,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("cluster", _("Cluster"), _cluster, ("cluster_mode", "cluster_size")),
     Column("created", _("Created"), lambda session: ago(session.created_at), ("created_at",)),
     Column("project", _("Project"), lambda session: session.project.name, ("project__name",)),
+    Column("labels", _("Labels"), label_links),
     Column("key", _("Access key"), lambda session: session.access_key or "–"),
     Column("priority", _("Priority"), lambda session: str(session.priority), ("priority",)),
     Column("agent", _("Agent"), _agents, ("main_agent",), may_see_agents),

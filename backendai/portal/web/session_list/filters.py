@@ -17,6 +17,7 @@ from backendai.base.core.session_kinds import KINDS
 from backendai.domain.accounts.models import Domain, Project, User
 from backendai.domain.cluster.models import ResourceGroup
 from backendai.domain.compute.models import ComputeSession, Kernel
+from backendai.domain.compute.querysets import with_labels
 from backendai.domain.compute.status import LIVE, Status
 from backendai.portal.web.frame.statuses import appearance_of
 from backendai.portal.web.session_list.address import Address
@@ -24,7 +25,7 @@ from backendai.portal.web.session_list.columns import may_see_agents
 
 _FOR_ADMINISTRATORS = ("owner", "project")
 _FOR_SUPERADMINS = ("domain",)
-PROPERTIES = frozenset({"status", "group", "agent", "owner", "project", "domain", "id"})
+PROPERTIES = frozenset({"status", "group", "agent", "owner", "project", "domain", "label", "id"})
 
 
 def _groups(user: Any) -> QuerySet[Any, Any]:
@@ -46,6 +47,12 @@ class SessionListFilter(django_filters.FilterSet):
     owner = django_filters.CharFilter(method="of_owner", label=_("Owner"), max_length=254)
     project = django_filters.CharFilter(method="of_project", label=_("Project"), max_length=64)
     domain = django_filters.CharFilter(method="of_domain", label=_("Domain"), max_length=64)
+    label = django_filters.CharFilter(
+        method="with_these_labels",
+        label=_("Label"),
+        max_length=254,
+        widget=forms.TextInput(attrs={"placeholder": "experiment=baseline"}),
+    )
     id = django_filters.UUIDFilter(label=_("Session ID"))
 
     class Meta:
@@ -71,6 +78,10 @@ class SessionListFilter(django_filters.FilterSet):
     def of_project(self, rows: QuerySet[Any], name: str, text: str) -> QuerySet[Any]:
         """Return the sessions in projects of this name."""
         return rows.filter(project__in=Project.objects.filter(name=text).values("pk"))
+
+    def with_these_labels(self, rows: QuerySet[Any], name: str, text: str) -> QuerySet[Any]:
+        """Return the sessions with all these labels; the input shows the last one."""
+        return with_labels(rows, self.data.getlist(name))
 
     def of_domain(self, rows: QuerySet[Any], name: str, text: str) -> QuerySet[Any]:
         """Return the sessions in projects of this domain."""

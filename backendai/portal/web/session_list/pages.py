@@ -17,7 +17,7 @@ from backendai.base.db.bulk import list_of, listed
 from backendai.domain.accounts.models import User
 from backendai.domain.catalog.models import Image
 from backendai.domain.compute.models import ComputeSession, Kernel
-from backendai.domain.compute.querysets import SessionQuerySet
+from backendai.domain.compute.querysets import SessionQuerySet, with_labels
 from backendai.domain.compute.services.apps.public import is_public
 from backendai.domain.planning.idle.checks import announced_end
 from backendai.portal.web.frame.kind_words import words_of
@@ -29,12 +29,13 @@ from backendai.portal.web.session_list.usage import note_usage
 
 # Of what has ended only so many are put into an order that is not one of time: those that ended last.
 MOST_SORTED = 5_000
+_LABEL = "label:"  # begins the words of a search that name a label
 _MOST_OWNERS = 1_000  # of anyone who types a single letter
 _OF_A_KERNEL = ("session_id", "rank", "status", "progress")
 # What a row is made of: a list reads only this, for a session and what it points to have a hundred columns.
 _OF_A_ROW = (
     "name", "version", "session_type", "status", "status_reason", "status_message", "status_data", "result", "priority",
-    "slots", "total_slots", "cluster_size", "cluster_mode", "access_key", "preopen_ports", "starts_at",
+    "slots", "total_slots", "cluster_size", "cluster_mode", "access_key", "labels", "preopen_ports", "starts_at",
     "queue_position", "retries", "created_at", "started_at", "ended_at", "owner__email", "project__name",
     "resource_group__name", "resource_group__max_retries", "image__name", "image__title", "image__labels",
     "image__process_reference", "image__services", "start_forecast__expected",
@@ -186,6 +187,9 @@ def _known(address: Address, found: SessionListFilter, numbers: Numbers) -> int 
 
 def _matching(rows: QuerySet[Any], words: str) -> QuerySet[Any]:
     for word in words.replace("\0", "").split():
+        if word.startswith(_LABEL):
+            rows = with_labels(rows, [word.removeprefix(_LABEL)])
+            continue
         # Looked up in the small tables first: joined, every session would look there. What is not found there is not
         # asked of every session either.
         images = list(Image.objects.filter(name__icontains=word).values_list("pk", flat=True))

@@ -14,6 +14,7 @@ from django.utils.translation import gettext as _
 from backendai.base.core.service_ports import service_ports_of
 from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.status import Result, Status
+from backendai.portal.web.frame.label_fields import label_links
 from backendai.portal.web.frame.statuses import appearance_of
 from backendai.portal.web.session_list.columns import Column
 from backendai.portal.web.templatetags.portal import fullness, icon, status
@@ -32,6 +33,9 @@ def of(found: Mapping[str, Any], name: str) -> Any:
 def cell(session: ComputeSession, column: Column) -> str:
     """Return the content of a session's cell in a column."""
     return column.cell(session)
+
+
+register.simple_tag(label_links)
 
 
 @register.simple_tag

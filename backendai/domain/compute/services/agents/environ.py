@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import ceil
 
+from backendai.base.core.labels import label_variables
 from backendai.base.core.service_ports import LABEL as SERVICES_LABEL
 from backendai.base.core.slots import MILLI
 from backendai.base.wire.cluster_network import Peer
@@ -76,7 +77,7 @@ def environ_of(kernel: Kernel, peers: Sequence[Peer], site: SiteSettings) -> dic
         platform["_BACKEND_BATCH_MODE"] = "1"
     chosen = kernel.variables
     usual = counts | launcher_environ(kernel, peers) | outside_environ(site, hostnames, chosen)
-    return usual | chosen | platform
+    return usual | chosen | platform | label_variables(session.labels)
 
 
 def _replicas(hostnames: list[str]) -> str:

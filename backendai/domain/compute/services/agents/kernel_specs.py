@@ -69,6 +69,8 @@ _SPEC_COLUMNS = (
     "session__stopped_at",
     "session__resumes",
     "session__start_in",
+    "session__labels",
+    "session__note",
     "session__preopen_ports",
     "session__image_digest",
     "session__owner__email",

@@ -62,6 +62,8 @@ COPIED = (
     "image_digest",
     "priority",
     "start_in",
+    "labels",
+    "note",
 )
 
 

@@ -215,6 +215,8 @@ def session_row(owner: User, asked: SessionSpec, checked: Checked, name: str, **
         depends_when=spec.depends_when or When.SUCCESS,
         spec=kept_document(asked),
         start_in=checked.start_in,
+        labels=dict(spec.labels),
+        note=spec.note,
         **own,
     )
 

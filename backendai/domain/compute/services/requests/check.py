@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from backendai.base.core.durations import LATEST
 from backendai.base.core.errors import UserError
+from backendai.base.core.labels import check_labels, check_note, check_required
 from backendai.base.core.messages import Message
 from backendai.base.core.names import check_session_name, check_variable_name
 from backendai.base.core.service_ports import check_preopen_ports, service_ports_of
@@ -102,7 +103,7 @@ def check_spec(user: User, spec: SessionSpec, *, actor: User | None = None) -> C
     _check_type(spec)
     check_scheduling(spec)
     _check_environs([spec.environ, *(role.environ for role in spec.roles.values())])
-    spec = with_size(spec)
+    spec = replace(with_size(spec), labels=check_labels(spec.labels), note=check_note(spec.note))
     _check_cluster(spec)
     check_files(spec.files)
     actor = actor or user
@@ -120,6 +121,8 @@ def check_spec(user: User, spec: SessionSpec, *, actor: User | None = None) -> C
     access_key = key_pair.access_key if key_pair else ""
     limited = limits_on(user, project, key_pair)
     check_kernels(spec, limited)
+    if KINDS[spec.session_type].is_launched:
+        check_required(spec.labels, [key for holder in limited for key in holder.policy.required_labels])
     _check_limits(total_of(roles), limited) if KINDS[spec.session_type].counts else check_small(roles)
     priority = priority_of(spec, limited, usual.priority)
     checked = Checked(spec, project, group, roles, access_key, priority, depends_on, agents, limited)
