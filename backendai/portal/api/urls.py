@@ -30,7 +30,7 @@ from backendai.portal.api.people import (
     second_factors,
     ssh,
 )
-from backendai.portal.api.sessions import apps, explanations, logs, notices, own_images, recent, stops, usage
+from backendai.portal.api.sessions import apps, explanations, logs, naming, notices, own_images, recent, stops, usage
 from backendai.portal.api.sessions import home_files as session_homes
 from backendai.portal.api.sessions import views as sessions
 
@@ -44,8 +44,8 @@ urlpatterns = [
     path("v1/sessions/<uuid:session_id>/terminate/", sessions.SessionEnd.as_view(), name="session-terminate"),
     path("v1/sessions/<uuid:session_id>/priority/", sessions.SessionPriority.as_view(), name="session-priority"),
     path("v1/sessions/<uuid:session_id>/end-time/", sessions.SessionEndTime.as_view(), name="session-end-time"),
-    path("v1/sessions/<uuid:session_id>/labels/", sessions.SessionLabels.as_view(), name="session-labels"),
-    path("v1/sessions/<uuid:session_id>/rename/", sessions.SessionName.as_view(), name="session-rename"),
+    path("v1/sessions/<uuid:session_id>/labels/", naming.SessionLabels.as_view(), name="session-labels"),
+    path("v1/sessions/<uuid:session_id>/rename/", naming.SessionName.as_view(), name="session-rename"),
     path("v1/sessions/<uuid:session_id>/logs/", logs.SessionLog.as_view(), name="session-logs"),
     path("v1/sessions/<uuid:session_id>/history/", sessions.SessionHistory.as_view(), name="session-history"),
     path("v1/sessions/<uuid:session_id>/kernels/", sessions.SessionKernels.as_view(), name="session-kernels"),

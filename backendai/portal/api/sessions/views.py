@@ -16,18 +16,15 @@ from rest_framework.generics import GenericAPIView, ListAPIView, RetrieveAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from backendai.base.core.labels import LONGEST_NOTE
 from backendai.base.core.messages import values_of
 from backendai.domain.accounts.models import User
 from backendai.domain.accounts.scopes import Scope
 from backendai.domain.compute.models import ComputeSession, Kernel, SchedulingRecord, SessionMount
 from backendai.domain.compute.services.launching.create import launch_session
 from backendai.domain.compute.services.launching.priorities import set_priority
-from backendai.domain.compute.services.launching.renaming import label_session, rename_session
 from backendai.domain.compute.services.life.end_times import set_end
 from backendai.domain.compute.services.life.ending import terminate_session
 from backendai.domain.compute.services.life.ending_many import EndedMany, Refusal, terminate_sessions
-from backendai.domain.compute.spec import LONGEST_NAME_READ, NAME_RULE
 from backendai.domain.pipelines.services.creating import launch_with_retries
 from backendai.domain.planning.steps import shown_steps
 from backendai.portal.api.frame.authentication import signing_pair, user_of
@@ -40,23 +37,6 @@ from backendai.portal.api.sessions.launch_request import LaunchRequest, launch_a
 _Amounts = {"type": "object", "additionalProperties": {"type": "string"}}
 _Words = {"type": "object", "additionalProperties": {"type": "string"}, "nullable": True}
 _Values = {"type": "object", "additionalProperties": {}}
-
-
-class RenameRequest(StrictSerializer):
-    """The new name of a session."""
-
-    name = serializers.CharField(max_length=LONGEST_NAME_READ, help_text=NAME_RULE)
-
-
-class LabelsRequest(StrictSerializer):
-    """Changes of the labels and the note of a session; omitted ones stay."""
-
-    labels = serializers.DictField(
-        child=serializers.CharField(allow_null=True, allow_blank=True, max_length=255),
-        required=False,
-        help_text="Values by key; null removes a label.",
-    )
-    note = serializers.CharField(required=False, allow_blank=True, max_length=2 * LONGEST_NOTE)
 
 
 class PriorityRequest(StrictSerializer):
@@ -361,40 +341,6 @@ class SessionsEnd(GenericAPIView[Any]):
         asked = body.validated_data
         done = terminate_sessions(user_of(request), asked["sessions"], force=asked["force"], now=timezone.now())
         return Response(EndedManyBody(done).data)
-
-
-class SessionName(GenericAPIView[ComputeSession]):
-    """The name of a session."""
-
-    serializer_class = SessionBody
-    token_scopes = (Scope.SESSIONS,)
-
-    @extend_schema(request=RenameRequest, responses=SessionBody)
-    def post(self, request: Request, session_id: UUID) -> Response:
-        """Rename the session; 409 if it has ended, or another live session of its owner has the name."""
-        visible = ComputeSession.objects.visible_to(user_of(request)).select_related("owner")
-        session = get_object_or_404(visible, pk=session_id)
-        body = RenameRequest(data=request.data)
-        body.is_valid(raise_exception=True)
-        rename_session(session, user_of(request), body.validated_data["name"])
-        return Response(self.get_serializer(get_object_or_404(shown_sessions(user_of(request)), pk=session_id)).data)
-
-
-class SessionLabels(GenericAPIView[ComputeSession]):
-    """The labels and the note of a session."""
-
-    serializer_class = SessionBody
-    token_scopes = (Scope.SESSIONS,)
-
-    @extend_schema(request=LabelsRequest, responses=SessionBody)
-    def post(self, request: Request, session_id: UUID) -> Response:
-        """Change labels and note, also after the end. Other labels stay."""
-        visible = ComputeSession.objects.visible_to(user_of(request)).select_related("owner", "project")
-        session = get_object_or_404(visible, pk=session_id)
-        body = LabelsRequest(data=request.data)
-        body.is_valid(raise_exception=True)
-        label_session(session, user_of(request), **body.validated_data)
-        return Response(self.get_serializer(get_object_or_404(shown_sessions(user_of(request)), pk=session_id)).data)
 
 
 class SessionPriority(GenericAPIView[ComputeSession]):
