@@ -26,7 +26,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
         "ends_at": None, "stopped_at": None, "resumes": 0, "terminating_at": None, "ended_at": None,
         "depends_on": [], "depends_when": "success",
         "template": "", "parameters": {}, "kernels": [_KERNEL], "mounts": [], "start_in": "",
-        "labels": {"experiment": "baseline"}, "note": "Try 1", "stopped_at": None, "resumes": 0,
+        "labels": {"experiment": "baseline"}, "note": "Try 1",
     },
     "MeBody": {
         "id": _ID, "email": "alice@example.com", "full_name": "", "role": "user", "domain": "default",
