@@ -32,7 +32,7 @@ def test_it_has_a_word_and_a_tone_for_every_status(status: str) -> None:
 
 def test_it_turns_a_spinner_exactly_while_something_moves() -> None:
     moving = {status for status in Status.values if appearance_of(status).is_moving}
-    assert moving == {"SCHEDULED", "PULLING", "CREATING", "TERMINATING"}
+    assert moving == {"SCHEDULED", "PULLING", "CREATING", "STOPPING", "TERMINATING"}
 
 
 def test_it_writes_amounts_for_people() -> None:
