@@ -1,4 +1,4 @@
-"""An idle session on a real platform: warned, spared because somebody comes back, then ended, its slots given back."""
+"""An idle session on a real platform: warned, spared because somebody comes back, then stopped without slots."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def platform(tmp_path_factory: pytest.TempPathFactory, tiny_image: None) -> Iter
         yield platform
 
 
-def test_it_is_warned_spared_when_used_and_ended_when_left_alone(platform: Platform) -> None:
+def test_it_is_warned_spared_when_used_and_stopped_when_left_alone(platform: Platform) -> None:
     client = platform.client
     free = client.group()["free"]
     client.make_checker(RULE | {"name": fresh("quiet")})
@@ -39,8 +39,8 @@ def test_it_is_warned_spared_when_used_and_ended_when_left_alone(platform: Platf
     until(lambda: check()["warned_at"] is None, 60, "the warning is taken back", last=check)
     assert client.session(session["id"])["status"] == "RUNNING"
 
-    ended = client.wait_for(session["id"], "TERMINATED", seconds=WARNED_WITHIN + ENDED_WITHIN)
-    assert ended["status_reason"] == "idle-timeout"
+    stopped = client.wait_for(session["id"], "STOPPED", seconds=WARNED_WITHIN + ENDED_WITHIN)
+    assert stopped["status_reason"] == "idle-timeout"
     codes = [row["error_code"] for row in reversed(client.history(session["id"])) if row["error_code"]]
     assert codes[:4] == ["idle-warned", "idle-warning-withdrawn", "idle-warned", "idle-timeout"]
     assert client.group()["free"] == free
