@@ -31,7 +31,15 @@ from backendai.domain.activity.refusals import PREFIX
 from backendai.domain.catalog.models import ImageShare, Registry, ResourcePreset
 from backendai.domain.cluster.joining import create_join_token
 from backendai.domain.cluster.models import Agent, Announcement, IdleChecker, JoinToken, SlotType
-from backendai.domain.compute.models import ComputeSession, Kernel, LaunchRecord, SessionMount, UnknownKernel
+from backendai.domain.compute.models import (
+    ComputeSession,
+    Kernel,
+    LaunchRecord,
+    SessionMount,
+    SessionShare,
+    UnknownKernel,
+)
+from backendai.domain.compute.services.launching.sharing import share_session
 from backendai.domain.pipelines.models import Run, Task
 from backendai.domain.pipelines.services.creating import RunSpec, create_run
 from backendai.domain.serving.models import Endpoint, EndpointToken
@@ -129,6 +137,8 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "sessions/<uuid:session_id>/resume/": (P.VISIBLE, "GET POST"),
     "sessions/<uuid:session_id>/keep-home/": (P.VISIBLE, "GET POST"),
     "sessions/<uuid:session_id>/apps/": (P.VISIBLE, "GET"),
+    "sessions/<uuid:session_id>/sharing/": (P.OWN, "GET POST"),
+    "sessions/<uuid:session_id>/sharing/<int:share_id>/stop/": (P.OWN, "POST"),
     "sessions/<uuid:session_id>/ssh/": (P.VISIBLE, "GET"),
     "sessions/<uuid:session_id>/ssh/key/": (P.OWN, "POST"),
     "sessions/<uuid:session_id>/terminate/": (P.VISIBLE, "GET POST"),
@@ -354,6 +364,8 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "api/v1/sessions/<uuid:session_id>/resume/": (P.VISIBLE, "POST"),
     "api/v1/sessions/<uuid:session_id>/keep-home/": (P.VISIBLE, "POST"),
     "api/v1/sessions/<uuid:session_id>/logs/": (P.VISIBLE, "GET"),
+    "api/v1/sessions/<uuid:session_id>/shares/": (P.OWN, "GET POST"),
+    "api/v1/sessions/<uuid:session_id>/shares/<int:share_id>/": (P.OWN, "DELETE"),
     "api/v1/sessions/<uuid:session_id>/ssh/": (P.VISIBLE, "GET"),
     "api/v1/sessions/<uuid:session_id>/ssh-key/": (P.OWN, "POST"),
     "api/v1/me/ssh-config/": (P.SIGNED_IN, "GET"),
@@ -618,8 +630,8 @@ HARMLESS = {
     "api/v1/device/", "api/v1/device/token/", "api/v1/me/token/",
 }  # fmt: skip
 WATCHED = [
-    ComputeSession, Kernel, Agent, User, BackgroundJob, Project, Membership, Invitation, Folder, FolderGrant,
-    StorageHost, Endpoint, EndpointToken, Template, Run, Task,
+    ComputeSession, Kernel, SessionShare, Agent, User, BackgroundJob, Project, Membership, Invitation, Folder,
+    FolderGrant, StorageHost, Endpoint, EndpointToken, Template, Run, Task,
 ]  # fmt: skip
 QUERIES = [
     *(f"SELECT {model._meta.pk.column}, every.* FROM {model._meta.db_table} every" for model in WATCHED),
@@ -723,6 +735,8 @@ def made_world(cast: Cast) -> Iterator[World]:
         browsers = {"nobody": Client()} | {who: signed_in(getattr(cast, who)) for who in PEOPLE}
         agent, more = Agent.objects.get(), environments(cast, project, empty) | folders(cast, files)
         more |= endpoints(cast) | templates(cast) | runs(cast)
+        share = share_session(session, cast.alice, "view", project=project.pk, now=timezone.now())
+        more["<int:share_id>"] = str(share.pk)
         held = {"folder_id": more["<uuid:folder_id>"], "folder_name": PRIVATE_NAME, "rights": "edit"}
         SessionMount.objects.create(session=session, target="/home/work/data", **held)
         yield World(cast, session, kernel, token, agent, job, preset, invitation, empty, browsers, more)

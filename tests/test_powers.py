@@ -28,6 +28,7 @@ from backendai.domain.cluster.site import change_site
 from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.apps.of_session import host_of, make_entry
 from backendai.domain.compute.services.apps.public import open_to_everybody, public_app_at
+from backendai.domain.compute.services.launching.sharing import share_session
 from backendai.domain.compute.spec import SessionSpec
 from backendai.domain.pipelines.services.creating import array_of, create_run
 from backendai.domain.serving.endpoint_table import read_table
@@ -121,6 +122,10 @@ class Scene:
         open_to_everybody(self.alice, self.session, "pages", now=self.now)
         return lambda now: public_app_at(host_of(self.session, "pages"), now)
 
+    def shared_session(self) -> Works:
+        share_session(self.session, self.alice, "use", email=self.cast.bob.email, now=self.now)
+        return lambda now: ComputeSession.objects.shared_with(self.cast.bob).filter(pk=self.session.pk).exists()
+
     def serves(self) -> Works:
         return lambda now: not read_table(now).endpoints[self.endpoint.label].is_stopped
 
@@ -162,6 +167,7 @@ Scene.BY_POWER = {
     "SSH keys of sessions": Scene.session_key,
     "invitations": Scene.invitation,
     "public apps": Scene.public_app,
+    "shared sessions": Scene.shared_session,
     "endpoints": Scene.serves,
     "tokens of endpoints": Scene.endpoint_token,
     "pending sessions": Scene.pending_session,
@@ -201,7 +207,8 @@ RECORDS = {
     "activity.BackgroundJob.owner", "activity.NoticeChoice.user", "admin.LogEntry.user", "catalog.Image.owner",
     "cluster.SiteSetting.changed_by",
     "compute.HomeKeep.user", "compute.ImageCommit.owner", "compute.LaunchRecord.owner", "compute.SessionNotice.owner",
-    "compute.ComputeSession.launched_by", "mfa.Authenticator.user", "serving.EndpointNotice.owner",
+    "compute.ComputeSession.launched_by", "compute.SessionShare.used_by",
+    "compute.SessionShare.user", "mfa.Authenticator.user", "serving.EndpointNotice.owner",
     "serving.EndpointToken.created_by", "serving.Revision.created_by", "socialaccount.SocialAccount.user",
     "storage.Folder.created_by", "storage.Folder.user", "storage.FolderGrant.created_by", "storage.FolderGrant.user",
     "templates.Template.owner", "templates.TemplateVersion.author", "usage.UsageBucket.user",

@@ -11,7 +11,7 @@ import pytest
 
 from backendai.agent.backends.abilities import Streaming
 from backendai.agent.backends.base import Backend, KernelGone
-from tests.agent.contract_tools import NewSpec, ask, ended_of, needs
+from tests.agent.contract_tools import NewSpec, ask, ended_of, needs, read_until
 from tests.patience import patient, until
 
 
@@ -128,6 +128,28 @@ class StreamContract:
             await ask(terminal, b"echo " + rows, b"windows: 24 of 1")
         finally:
             await terminal.close()
+
+    @needs(Streaming)
+    @pytest.mark.asyncio
+    async def test_a_viewer_sees_the_shell_and_neither_types_in_it_nor_changes_its_size(
+        self, backend: Streaming, new_spec: NewSpec
+    ) -> None:
+        if not self.keeps_terminals:
+            pytest.skip("its shells are not kept by tmux")
+        spec = new_spec()
+        await asyncio.to_thread(backend.start, spec)
+        owner = await backend.open_terminal(spec.kernel_id, name="one", rows=24, cols=80)
+        await ask(owner, b"echo up: $((40+2))\r", b"up: 42")
+        viewer = await backend.open_terminal(spec.kernel_id, name="view-one", rows=20, cols=70)
+        try:
+            seen = await read_until(viewer, b"up: 42")
+            await viewer.write(b"echo typed: $((1+1))\r\x02d")
+            await ask(owner, b"echo size: $(tmux display -p '#{window_height}x#{window_width}')\r", b"size: 24x80")
+            seen += await read_until(viewer, b"size: 24x80")
+            assert b"typed:" not in seen
+        finally:
+            await viewer.close()
+            await owner.close()
 
     @needs(Streaming)
     @pytest.mark.asyncio

@@ -13,12 +13,16 @@ from unittest import mock
 import pytest
 from asgiref.sync import sync_to_async
 from django.test import AsyncClient
+from django.utils import timezone
 
 from backendai.agent.backends.simulated import guests as simulated_guest
 from backendai.agent.guest.guest import Guest
 from backendai.base.wire import runs
+from backendai.domain.activity.models import AuditEntry
 from backendai.domain.compute.models import ComputeSession
+from backendai.domain.compute.services.launching.sharing import share_session, unshare_session
 from backendai.gates.gateways import guests, homes
+from backendai.gates.gateways.asking import NodeUnreachable
 from tests.api.callers import SESSIONS, Caller
 from tests.api.test_runs import node
 from tests.cast import Cast
@@ -140,3 +144,23 @@ def test_an_agent_of_an_older_version_is_named(
     monkeypatch.setattr("backendai.agent.gateway.guest.OPERATIONS", older)
     refused = Caller(cast.alice).get(f"{SESSIONS}{session.pk}/entries/")
     assert (refused.status_code, refused.json()["code"]) == (409, "agent-too-old")
+
+
+@pytest.mark.asyncio
+async def test_a_download_of_a_guest_breaks_off_when_the_sharing_ends(
+    cast: Cast, session: ComputeSession, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("backendai.portal.api.pipelines.runs.RECHECK_SECONDS", 0.0)
+    now, size = timezone.now(), 32 * 2**20
+    (home / "large").write_bytes(bytes(size))
+    share = await sync_to_async(share_session)(session, cast.alice, "use", email=cast.bob.email, now=now)
+    headers = {"Authorization": f"Bearer {(await sync_to_async(Caller)(cast.bob)).token}"}
+    answer = await AsyncClient().get(f"{SESSIONS}{session.pk}/files/large", headers=headers)
+    pieces, got = aiter(answer.streaming_content), 0
+    got += len(await anext(pieces))
+    await sync_to_async(unshare_session)(session, cast.alice, share.pk)
+    with pytest.raises(NodeUnreachable, match="may no longer use"):
+        async for piece in pieces:
+            got += len(piece)
+    assert got < size
+    assert await AuditEntry.objects.filter(action="session.use", actor=cast.bob).acount() == 1

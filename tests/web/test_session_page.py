@@ -67,7 +67,7 @@ def test_it_asks_the_database_as_often_for_a_cluster_as_for_one_kernel(
         session = make_running_session(cast.alice, cluster_size=cluster_size, resources={"cpu": 1, "mem": "128m"})
         # 2 for who asks, session, kernels, its order among others, history, slot types, 3 for what it used,
         # 3 for idle checkers
-        with django_assert_num_queries(14):
+        with django_assert_num_queries(15):
             client.get(reverse("web:session", args=[session.pk]))
 
 

@@ -233,7 +233,7 @@ def test_it_asks_the_database_as_often_whatever_its_status(
     place(starting, agent)
     ended = make_running_session(cast.alice, agent)
     kernel_reported(agent, report_of(ended.kernels.get(), KernelState.TERMINATED, reason="exited"))
-    for session, number in ((make_session(cast.alice), 9), (starting, 11), (ended, 11)):
+    for session, number in ((make_session(cast.alice), 10), (starting, 12), (ended, 11)):
         for headers in ({}, HTMX):
             # 2 for who asks, session, kernels, its order among others (2), slot types; what it holds; usual times;
             # logs, and 3 for what it used, or 2 for idle checkers

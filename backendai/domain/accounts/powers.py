@@ -71,6 +71,7 @@ POWERS: Sequence[Power] = (
         "opened_by",
         lambda now: Q(closes_at=None) | Q(closes_at__gt=now),
     ),
+    Power(Message("shared sessions"), "compute.SessionShare", "created_by", lambda now: Q(session__ended_at=None)),
     Power(Message("endpoints"), "serving.Endpoint", "owner", lambda now: Q(wish="run")),
     Power(
         Message("tokens of endpoints"),

@@ -45,6 +45,7 @@ class SiteSettings:
     manual_image: bool = False
     group_resources_visible: bool = True
     public_apps: bool = False
+    session_shares: bool = True
     container_caps: Slots = field(default_factory=Slots)
     session_authorities: str = ""
     package_index: str = ""
@@ -82,6 +83,7 @@ SCHEMA: dict[str, Callable[[str, Any], Any]] = {
     "manual_image": _yes_or_no,
     "group_resources_visible": _yes_or_no,
     "public_apps": _yes_or_no,
+    "session_shares": _yes_or_no,
     "container_caps": _amounts,
     "session_authorities": clean_authorities,
     "package_index": clean_url,

@@ -6,11 +6,14 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from django.apps import apps
 from django.db import models
-from django.db.models import F, Lookup
+from django.db.models import Exists, F, Lookup, OuterRef, Q
 
 from backendai.base.core.labels import MOST_LABELS, searched_label
-from backendai.domain.compute.status import LIVE, PLACED, TERMINAL, Status
+from backendai.domain.accounts.models import Membership, Project
+from backendai.domain.cluster.models import SiteSetting
+from backendai.domain.compute.status import LIVE, PLACED, TERMINAL, ShareRight, Status
 
 if TYPE_CHECKING:
     from backendai.domain.accounts.models import User
@@ -48,15 +51,31 @@ def with_labels(rows: Any, texts: Sequence[str], column: str = "labels") -> Any:
     return rows
 
 
+def _visible_to(user: User) -> Q:
+    if user.role == "superadmin":
+        return Q()
+    if user.role == "admin" and user.domain_id:
+        return Q(project__domain_id=user.domain_id)
+    return Q(owner=user)
+
+
 class SessionQuerySet(models.QuerySet[Any]):
     def visible_to(self, user: User) -> SessionQuerySet:
         """Return the sessions that the user may see: superadmins see all, domain admins the sessions of their domain,
         others only their own, also within a project."""
-        if user.role == "superadmin":
-            return self
-        if user.role == "admin" and user.domain_id:
-            return self.filter(project__domain_id=user.domain_id)
-        return self.filter(owner=user)
+        return self.filter(_visible_to(user))
+
+    def shared_with(self, user: User, right: ShareRight = ShareRight.VIEW) -> SessionQuerySet:
+        """Return live sessions of others that are shared with the user, with at least this right."""
+        shares: Any = apps.get_model("compute.SessionShare")
+        return self.filter(pk__in=shares.objects.of(user, right).values("session"))
+
+    def open_to(self, user: User, right: ShareRight) -> SessionQuerySet:
+        """Return the sessions that the user may see, and those shared with them with at least this right. Only for
+        what a share opens; everything else asks ``visible_to``."""
+        visible, shares = _visible_to(user), apps.get_model("compute.SessionShare")
+        shared: Any = Q(pk__in=shares.objects.of(user, right).values("session"))
+        return self.filter(visible | shared if visible else visible)
 
     def live(self) -> SessionQuerySet:
         """Return sessions that have not ended."""
@@ -73,6 +92,19 @@ class SessionQuerySet(models.QuerySet[Any]):
     def running(self) -> SessionQuerySet:
         """Return sessions with the status RUNNING."""
         return self.filter(status=Status.RUNNING)
+
+
+class ShareQuerySet(models.QuerySet[Any]):
+    def of(self, user: User, right: ShareRight = ShareRight.VIEW) -> ShareQuerySet:
+        """Return what gives the user at least this right now: by name while both are of one domain, or by a project
+        while both are its members. Nothing of ended sessions, of deactivated owners, or if the site forbids it."""
+        off = Exists(SiteSetting.objects.filter(name="session_shares", value=False))
+        own = Project.objects.usable_by(user).values("pk")
+        of_owner = Membership.objects.filter(user=OuterRef("session__owner"), project=OuterRef("project"))
+        by_name = Q(user=user, session__owner__domain=user.domain_id) & ~Q(session__owner__domain=None)
+        found = self.filter(~off, by_name | Q(Exists(of_owner), project__in=own))
+        found = found.filter(session__owner__is_active=True, session__status__one_of=LIVE)
+        return found.filter(right=right) if right == ShareRight.USE else found
 
 
 class KernelQuerySet(models.QuerySet[Any]):

@@ -54,6 +54,13 @@ class Result(models.TextChoices):
     FAILED = "FAILED", Message("failed")
 
 
+class ShareRight(models.TextChoices):
+    """The right to a session of somebody else: reading its pages and its terminal, or also working in it."""
+
+    VIEW = "view", Message("view")
+    USE = "use", Message("use")
+
+
 class When(models.TextChoices):
     """The result that a session requires from the sessions on which it depends."""
 

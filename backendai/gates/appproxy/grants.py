@@ -14,6 +14,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
+from django.utils import timezone
 
 from backendai.base.core.messages import Message
 from backendai.domain.accounts.acting import both_names
@@ -32,6 +33,8 @@ from backendai.domain.compute.services.apps.of_session import (
     read_code,
 )
 from backendai.domain.compute.services.apps.public import public_app_at
+from backendai.domain.compute.services.launching.sharing import note_use_of_share
+from backendai.domain.compute.status import ShareRight
 from backendai.gates.appproxy.models import AppGrant
 from backendai.gates.appproxy.programs import BEARER
 from backendai.gates.gateways.reach import reach
@@ -117,8 +120,8 @@ def _open_by_token(text: str, host: str, now: datetime) -> Target:
     if Scope.SESSIONS not in token.scopes:
         raise Denied("token-scope", Message("Apps need an access token with the scope sessions."))
     sessions, service = behind_label(host.partition(".")[0]) or (None, "")
-    visible = sessions.visible_to(token.user).select_related("image", "resource_group") if sessions is not None else ()
-    session = next(iter(visible), None)
+    found = sessions.open_to(token.user, ShareRight.USE) if sessions is not None else None
+    session = found.select_related("image", "resource_group").first() if found is not None else None
     kernel = main_kernel(session) if session is not None else None
     app = next((one for one in apps_of(session, kernel) if one.name == service), None) if session is not None else None
     if session is None or app is None:
@@ -151,6 +154,8 @@ def _note_opening(user: User, kernel: Kernel, service: str, **details: str) -> N
     session = kernel.session
     names = both_names(user, user if session.owner_id == user.pk else session.owner)
     audit(user.pk, "app.open", "session", [session.pk], service=service, **details, **names)
+    if names:
+        note_use_of_share(user, session.pk, now=timezone.now())
 
 
 def _open_to_everybody(host: str, now: datetime) -> Target | None:

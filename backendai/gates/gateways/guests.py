@@ -25,6 +25,7 @@ from backendai.domain.accounts.models import User
 from backendai.domain.activity.services import audit
 from backendai.domain.cluster.capabilities import why_not
 from backendai.domain.compute.models import Kernel
+from backendai.domain.compute.services.launching.sharing import note_guest
 from backendai.domain.compute.services.records.traffic import meter
 from backendai.gates.gateways.asking import NodeUnreachable
 from backendai.gates.gateways.dialing import DIAL_SECONDS, kept_client, new_client
@@ -73,6 +74,7 @@ def find_target(user: User, session_id: UUID) -> GuestTarget:
         if error.code == "not-for-this-type":
             raise Conflict(error.message, code="not-interactive") from None
         raise NotFound("Session not found.") from None
+    note_guest(user, kernel.session, "files and code", now=timezone.now())
     return target_of(kernel)
 
 

@@ -30,7 +30,18 @@ from backendai.portal.api.people import (
     second_factors,
     ssh,
 )
-from backendai.portal.api.sessions import apps, explanations, logs, naming, notices, own_images, recent, stops, usage
+from backendai.portal.api.sessions import (
+    apps,
+    explanations,
+    logs,
+    naming,
+    notices,
+    own_images,
+    recent,
+    shares,
+    stops,
+    usage,
+)
 from backendai.portal.api.sessions import home_files as session_homes
 from backendai.portal.api.sessions import views as sessions
 
@@ -55,6 +66,12 @@ urlpatterns = [
     path("v1/sessions/<uuid:session_id>/stop/", stops.SessionStop.as_view(), name="session-stop"),
     path("v1/sessions/<uuid:session_id>/resume/", stops.SessionResume.as_view(), name="session-resume"),
     path("v1/sessions/<uuid:session_id>/keep-home/", session_homes.SessionHome.as_view(), name="session-keep-home"),
+    path("v1/sessions/<uuid:session_id>/shares/", shares.SessionShares.as_view(), name="session-shares"),
+    path(
+        "v1/sessions/<uuid:session_id>/shares/<int:share_id>/",
+        shares.SessionShareDetail.as_view(),
+        name="session-share",
+    ),
     path("v1/sessions/<uuid:session_id>/apps/", apps.SessionApps.as_view(), name="session-apps"),
     path("v1/sessions/<uuid:session_id>/apps/<slug:service>/", apps.SessionApp.as_view(), name="session-app"),
     path(

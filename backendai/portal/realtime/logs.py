@@ -17,7 +17,7 @@ from backendai.domain.compute.models import Kernel
 from backendai.domain.compute.services.apps.of_session import app_logs_of
 from backendai.domain.compute.services.records.log_ends import EMPTY, why_no_logs
 from backendai.domain.compute.services.records.logs import saved_log
-from backendai.domain.compute.status import TERMINAL, Status
+from backendai.domain.compute.status import TERMINAL, ShareRight, Status
 from backendai.gates.gateways.dialing import DIAL_SECONDS
 from backendai.gates.gateways.tickets import Address, address_of
 from backendai.portal.realtime.credentials import Credentials
@@ -38,7 +38,7 @@ class StoredLog:
 
 
 class LogConsumer(RelayConsumer):
-    """Sends the output of a kernel as binary frames.
+    """Sends the output of a kernel as binary frames. For that of an app the right to use the session is needed.
 
     ``{"type": "truncated"}`` comes first if the beginning was not kept. Close codes: 4000 end of the output, 4003
     refused, 4004 no output yet, 1011 agent lost.
@@ -50,6 +50,7 @@ class LogConsumer(RelayConsumer):
         if app := self.query.get("app"):
             await self._open_app(app)
             return
+        self.shared = ShareRight.VIEW
         found = await database_sync_to_async(_address_or_log)(*wanted)
         await self.take_places()
         response = await self._dial(found) if isinstance(found, Address) else None

@@ -16,6 +16,7 @@ from channels.db import database_sync_to_async
 from channels.exceptions import StopConsumer
 
 from backendai.base.core.messages import Message
+from backendai.domain.compute.status import ShareRight
 from backendai.gates.gateways.dialing import new_client
 from backendai.portal.realtime.guarded import GuardedConsumer
 from backendai.portal.realtime.places import MOST_OF_KERNEL, MOST_STREAMS
@@ -32,9 +33,11 @@ class RelayConsumer(GuardedConsumer):
     """Relays a kernel's bytes between gateway and browser.
 
     It awaits each send, so TCP's back-pressure applies. It needs no channel layer, so it survives an outage of Redis.
+    ``shared``: the right of a share that keeps the socket open.
     """
 
     channel_layer_alias = None
+    shared = ShareRight.USE
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -72,7 +75,7 @@ class RelayConsumer(GuardedConsumer):
 
     def may_stay(self) -> bool:
         """Return whether the user of the socket may still see the session."""
-        return may_see(self.credentials, self.session_id)
+        return may_see(self.credentials, self.session_id, self.shared)
 
     async def hang_up(self) -> None:
         """Stop the pump, and close the connections to the gateway."""

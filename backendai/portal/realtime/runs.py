@@ -8,9 +8,11 @@ import time
 from typing import Any
 
 from channels.db import database_sync_to_async
+from django.utils import timezone
 
 from backendai.base.core.errors import PlatformError, UserError
 from backendai.domain.accounts.scopes import Scope
+from backendai.domain.compute.services.launching.sharing import note_guest
 from backendai.domain.compute.services.records.traffic import meter
 from backendai.gates.gateways.guests import AUDITED_EVERY, GuestTarget, ask, find_target, followed, note_use, target_of
 from backendai.portal.realtime.relay import ENDED, RelayConsumer
@@ -89,6 +91,7 @@ class RunsConsumer(RelayConsumer):
 
     def _find(self) -> GuestTarget:
         kernel = find_kernel(self.credentials, self.session_id, None, "execute")
+        note_guest(signed_in(self.credentials), kernel.session, "files and code", now=timezone.now())
         try:
             return target_of(kernel)
         except UserError as error:

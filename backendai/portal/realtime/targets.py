@@ -12,6 +12,7 @@ from backendai.base.wire.tickets import Purpose
 from backendai.domain.accounts.models import User
 from backendai.domain.accounts.scopes import Scope
 from backendai.domain.compute.models import Kernel
+from backendai.domain.compute.status import ShareRight
 from backendai.gates.gateways.reach import reach, still_visible
 from backendai.gates.gateways.targets import Denied
 from backendai.portal.realtime.credentials import Credentials, user_of
@@ -49,22 +50,30 @@ def holder_of(credentials: Credentials) -> str:
     return str(signed_in(credentials).pk)
 
 
-def find_kernel(credentials: Credentials, session_id: UUID, kernel_id: str | None, purpose: Purpose = "log") -> Kernel:
-    """Return the named kernel (None: the main one) with its agent and session.
+def find_kernel(
+    credentials: Credentials,
+    session_id: UUID,
+    kernel_id: str | None,
+    purpose: Purpose = "log",
+    *,
+    is_read_only: bool = False,
+) -> Kernel:
+    """Return the named kernel (None: the main one) with its agent and session. ``is_read_only``: as for ``reach``.
 
     Raises Refusal if the user may not reach it for this purpose, or NotLetIn if the session is not visible either.
     """
     user = signed_in(credentials)
     try:
-        return reach(user, purpose, session_id=session_id, kernel_id=_uuid(kernel_id) if kernel_id else None)
+        wanted = _uuid(kernel_id) if kernel_id else None
+        return reach(user, purpose, session_id=session_id, kernel_id=wanted, is_read_only=is_read_only)
     except Denied as error:
         kind = ConnectionForbidden if error.code == "no-session" else Refusal
         raise kind(NOT_RUNNING if error.code == "not-running" else REFUSED, error.message) from None
 
 
-def may_see(credentials: Credentials, session_id: UUID) -> bool:
-    """Return whether the user of the socket may still sign in and see the session."""
-    return still_visible(user_of(credentials), session_id)
+def may_see(credentials: Credentials, session_id: UUID, shared: ShareRight) -> bool:
+    """Return whether the user of the socket may still sign in and see the session, also by a share of this right."""
+    return still_visible(user_of(credentials), session_id, shared)
 
 
 def query_of(scope: Mapping[str, Any]) -> dict[str, str]:

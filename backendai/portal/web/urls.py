@@ -29,6 +29,7 @@ from backendai.portal.web.session import ends as session_ends
 from backendai.portal.web.session import homes as session_homes
 from backendai.portal.web.session import idle_actions as session_idle
 from backendai.portal.web.session import pages as session
+from backendai.portal.web.session import sharing as session_sharing
 from backendai.portal.web.session import ssh as session_ssh
 from backendai.portal.web.session import stops as session_stops
 from backendai.portal.web.session_list import changes as sessions
@@ -72,6 +73,8 @@ urlpatterns = [
     path("sessions/<uuid:session_id>/keep-home/", session_homes.keep, name="session_keep_home"),
     path("sessions/<uuid:session_id>/disk/", session_commits.disk, name="session_disk"),
     path("sessions/<uuid:session_id>/commit/left-out/", session_commits.left_out, name="session_left_out"),
+    path("sessions/<uuid:session_id>/sharing/", session_sharing.sharing, name="session_sharing"),
+    path("sessions/<uuid:session_id>/sharing/<int:share_id>/stop/", session_sharing.unshare, name="session_unshare"),
     path("sessions/<uuid:session_id>/apps/", session_boxes.app_launcher, name="app_launcher"),
     path("sessions/<uuid:session_id>/ssh/", session_ssh.ssh, name="session_ssh"),
     path("sessions/<uuid:session_id>/ssh/key/", session_ssh.ssh_key, name="session_ssh_key"),

@@ -183,7 +183,10 @@ def open_shell(request: dict[str, Any], order: dict[str, Any]) -> int:
 
 
 def shell(name: str, tmux: list[str]) -> list[str]:
-    """Return the command of an interactive shell, in tmux (with these options) if it is installed."""
+    """Return the command of an interactive shell, in tmux (with these options) if it is installed. A name after
+    ``view-``: attaches to that shell without typing, and without starting it."""
+    if name.startswith("view-"):
+        return ["tmux", "-u", *tmux, "attach-session", "-r", "-t", f"={name.removeprefix('view-')}"]
     if shutil.which("tmux"):
         return ["tmux", "-u", *tmux, "new-session", "-A", "-s", name]
     return ["bash", "-l"] if shutil.which("bash") else ["/bin/sh", "-l"]

@@ -56,6 +56,7 @@ MARK = "BACKENDAI_TERMINAL"
 
 OPEN = r"""
 echo $$ >"/tmp/.term-$BACKENDAI_TERMINAL"
+case $1 in view-*) exec tmux -u attach-session -r -t "=${1#view-}";; esac
 if command -v tmux >/dev/null 2>&1; then
   conf=/tmp/.backendai-tmux.conf
   printf '%s\n' "$3" "source-file -q $2/.tmux.conf" >"$conf"
@@ -99,7 +100,8 @@ def tmux_name(name: str) -> str:
 
 
 def shell_command(name: str) -> list[str]:
-    """Return the command that attaches to the shell session ``name``; its environment needs ``MARK``."""
+    """Return the command that attaches to the shell session ``name``; after ``view-`` without typing, and without
+    starting it or changing its size. Its environment needs ``MARK``."""
     return [SH, "-c", WAIT, "wait", WORKDIR, SH, "-c", OPEN, "terminal", tmux_name(name), WORKDIR, SETTINGS]
 
 

@@ -14,6 +14,7 @@ from backendai.domain.compute.models.sessions import (
     SessionSshKey,
     history_entry,
 )
+from backendai.domain.compute.models.shares import SessionShare
 from backendai.domain.compute.models.unknown import UnknownKernel
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "SessionFile",
     "SessionMount",
     "SessionNotice",
+    "SessionShare",
     "SessionSshKey",
     "SessionTraffic",
     "UnknownKernel",

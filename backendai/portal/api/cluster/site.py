@@ -57,6 +57,7 @@ class SettingsBody(StrictSerializer):
     manual_image = serializers.BooleanField(required=False, help_text="The launch page accepts the name of an image.")
     group_resources_visible = serializers.BooleanField(required=False)
     public_apps = serializers.BooleanField(required=False, help_text="Owners can make apps public.")
+    session_shares = serializers.BooleanField(required=False, help_text="Owners can share sessions.")
     container_caps = AmountsField(required=False, help_text="The maximum of each slot for one kernel.")
     session_authorities = serializers.CharField(
         required=False,

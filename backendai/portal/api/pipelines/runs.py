@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack
 from typing import Any
 from uuid import UUID
 
+from asgiref.sync import sync_to_async
+from django.utils import timezone
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers, status
 from rest_framework.request import Request
@@ -13,9 +17,13 @@ from rest_framework.response import Response
 
 from backendai.base.wire.runs import ENDED
 from backendai.domain.accounts.scopes import Scope
+from backendai.domain.accounts.sign_in.credentials import user_by
+from backendai.domain.compute.status import ShareRight
+from backendai.gates.gateways.guard import RECHECK_SECONDS
 from backendai.gates.gateways.guests import GuestTarget, ask, find_target, note_use
+from backendai.gates.gateways.reach import still_visible
 from backendai.portal.api.frame.asynchronous import AsyncAPIView
-from backendai.portal.api.frame.authentication import user_of
+from backendai.portal.api.frame.authentication import credential_of, user_of
 from backendai.portal.api.frame.parsing import StrictJSONParser
 from backendai.portal.api.pipelines.run_bodies import (
     CodeRunRequest,
@@ -53,6 +61,27 @@ class GuestView(AsyncAPIView):
         self.target = find_target(user, kwargs["session_id"])
         if self.runs_code and request.method == "POST":
             note_use(user, self.target, by=str(request.auth or request.session.session_key)[:64])
+
+    async def while_open(self, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """Yield the pieces, and break off within seconds when the user may no longer use the session."""
+        checked_at = time.monotonic()
+        async for piece in pieces:
+            if time.monotonic() - checked_at >= RECHECK_SECONDS:
+                checked_at = time.monotonic()
+                if not await sync_to_async(self._may_go_on)():
+                    raise ConnectionAbortedError("the user may no longer use the session")
+            yield piece
+
+    async def sent(self, opening: AsyncExitStack, content: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """Yield the content of an answer as ``while_open`` does, and close what was opened for it."""
+        async with opening:
+            async for piece in self.while_open(content):
+                yield piece
+
+    def _may_go_on(self) -> bool:
+        credential = credential_of(self.request)
+        user = user_by(credential, timezone.now()) if credential else None
+        return still_visible(user, self.target.session_id, ShareRight.USE)
 
     async def ask(self, op: str, **order: Any) -> dict[str, Any]:
         """Send an operation to the guest agent, and return its answer."""

@@ -21,6 +21,7 @@ from backendai.domain.compute.models import LONGEST_APP_TITLE, ComputeSession, P
 from backendai.domain.compute.services.apps.of_session import App, apps_of, main_kernel, make_entry, settings_of
 from backendai.domain.compute.services.apps.public import close_to_others, open_to_everybody, public_services
 from backendai.domain.compute.services.apps.settings import change_app
+from backendai.domain.compute.status import ShareRight
 from backendai.portal.api.frame.authentication import credential_of, user_of
 from backendai.portal.api.frame.parsing import StrictSerializer
 
@@ -103,7 +104,7 @@ class SessionApps(APIView):
     @extend_schema(responses=AppListBody)
     def get(self, request: Request, session_id: UUID) -> Response:
         """Return the apps, each with the reason if it cannot be opened now."""
-        session = _session(request, session_id)
+        session = _session(request, session_id, ShareRight.USE)
         found = apps_of(session, main_kernel(session), settings_of(session))
         return Response(
             AppListBody({"results": found}, context={"public": public_services(session, timezone.now())}).data
@@ -121,7 +122,7 @@ class SessionApp(APIView):
 
         Access ends with the token or sign-in of this request. 409 if the app cannot be opened now.
         """
-        session = _session(request, session_id)
+        session = _session(request, session_id, ShareRight.USE)
         credential = credential_of(request)
         if credential is None:
             raise Http404
@@ -173,7 +174,9 @@ class SessionAppForEverybody(APIView):
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
-def _session(request: Request, session_id: UUID) -> ComputeSession:
-    visible = ComputeSession.objects.visible_to(user_of(request)).select_related("image", "resource_group")
+def _session(request: Request, session_id: UUID, shared: ShareRight | None = None) -> ComputeSession:
+    """Return the session if the user may see it, also by a share of this right."""
+    sessions, user = ComputeSession.objects.select_related("image", "resource_group"), user_of(request)
+    visible = sessions.visible_to(user) if shared is None else sessions.open_to(user, shared)
     session: ComputeSession = get_object_or_404(visible, pk=session_id)
     return session

@@ -158,7 +158,8 @@ class SessionFiles(FilesView):
     async def post(self, request: Request, session_id: UUID) -> Response:
         """Write the files of a form below the home folder, each completely or not at all."""
         written: list[dict[str, Any]] = []
-        async with contextlib.aclosing(files_in(request.headers.get("Content-Type", ""), pieces_of(request))) as files:
+        body = self.while_open(pieces_of(request))
+        async with contextlib.aclosing(files_in(request.headers.get("Content-Type", ""), body)) as files:
             async for name, content in files:
                 if len(written) >= _MOST_FILES:
                     raise BodyTooLarge(f"A form may have {_MOST_FILES} files at most.")
@@ -184,7 +185,7 @@ class SessionFile(FilesView):
         except BaseException:
             await opening.aclose()
             raise
-        answer = StreamingHttpResponse(_sent(opening, content), content_type="application/octet-stream")
+        answer = StreamingHttpResponse(self.sent(opening, content), content_type="application/octet-stream")
         answer["Content-Length"] = str(int(about["size"]))
         answer["Cache-Control"] = "no-store"
         if etag := str(about.get("etag") or ""):
@@ -206,7 +207,7 @@ class SessionFile(FilesView):
         told = await put_file(
             self.target,
             path,
-            pieces_of(request),
+            self.while_open(pieces_of(request)),
             if_match=_etag_in(request.headers.get("If-Match", "")),
             if_none_match=request.headers.get("If-None-Match", "").strip() == "*",
             resent=request.query_params.get("resent") == "1",
@@ -222,12 +223,6 @@ class SessionFile(FilesView):
 
 def _etag_in(header: str) -> str:
     return header.strip().removeprefix("W/").strip('"') if header.strip() != "*" else ""
-
-
-async def _sent(opening: AsyncExitStack, content: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    async with opening:
-        async for piece in content:
-            yield piece
 
 
 async def pieces_of(asked: Request) -> AsyncIterator[bytes]:

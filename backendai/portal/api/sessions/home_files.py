@@ -5,9 +5,7 @@ The guest agent in the session does the work, with the rights of its user.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from typing import Any
 from uuid import UUID
 
 from django.http import StreamingHttpResponse
@@ -148,16 +146,10 @@ class HomeArchive(GuestView):
         except BaseException:
             await opening.aclose()
             raise
-        answer = StreamingHttpResponse(_sent(opening, content), content_type="application/zip")
+        answer = StreamingHttpResponse(self.sent(opening, content), content_type="application/zip")
         answer["Content-Disposition"] = 'attachment; filename="home.zip"'
         answer["Cache-Control"] = "no-store"
         return answer
-
-
-async def _sent(opening: AsyncExitStack, content: AsyncIterator[Any]) -> AsyncIterator[bytes]:
-    async with opening:
-        async for piece in content:
-            yield piece
 
 
 class SessionHome(GenericAPIView[Folder]):

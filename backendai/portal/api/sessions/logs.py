@@ -20,7 +20,7 @@ from backendai.domain.compute.models import ComputeSession, Kernel
 from backendai.domain.compute.services.apps.of_session import app_logs_of
 from backendai.domain.compute.services.records.log_ends import EMPTY, why_no_logs
 from backendai.domain.compute.services.records.logs import saved_log
-from backendai.domain.compute.status import PLACED, TERMINAL, Status
+from backendai.domain.compute.status import PLACED, TERMINAL, ShareRight, Status
 from backendai.gates.gateways.asking import NodeUnreachable, ask
 from backendai.gates.gateways.tickets import address_of
 from backendai.portal.api.frame.authentication import user_of
@@ -85,10 +85,13 @@ class SessionLog(APIView):
     )
     def get(self, request: Request, session_id: UUID) -> HttpResponse:
         """Return the log; ``X-Log-Truncated`` says whether a part of it was not stored."""
-        session = get_object_or_404(ComputeSession.objects.visible_to(user_of(request)), pk=session_id)
+        sessions = ComputeSession.objects.open_to(user_of(request), ShareRight.VIEW)
+        session = get_object_or_404(sessions, pk=session_id)
         query = LogQuery(data=request.query_params)
         query.is_valid(raise_exception=True)
         wanted = query.validated_data
+        if wanted["app"]:  # what apps print may open them
+            get_object_or_404(ComputeSession.objects.open_to(user_of(request), ShareRight.USE), pk=session_id)
         kernels = session.kernels.select_related("agent")
         kernel = get_object_or_404(kernels, pk=wanted["kernel"]) if wanted["kernel"] else kernels.get(rank=0)
         app, tail = wanted["app"], wanted["tail"]

@@ -15,6 +15,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from backendai.domain.compute.models import ComputeSession
+from backendai.domain.compute.status import ShareRight
 from backendai.domain.usage.samples import MOST_POINTS, averages, series
 from backendai.portal.api.frame.authentication import user_of
 from backendai.portal.api.frame.parsing import BoundedSerializer, MomentField
@@ -79,7 +80,8 @@ class SessionUsage(GenericAPIView[Any]):
     @extend_schema(parameters=[UsageQuery], responses=UsageBody)
     def get(self, request: Request, session_id: UUID) -> Response:
         """Return the usage over a time, as points and as a mean. The mean always covers all kernels."""
-        session = get_object_or_404(ComputeSession.objects.visible_to(user_of(request)), pk=session_id)
+        sessions = ComputeSession.objects.open_to(user_of(request), ShareRight.VIEW)
+        session = get_object_or_404(sessions, pk=session_id)
         query = UsageQuery(data=request.query_params)
         query.is_valid(raise_exception=True)
         asked = query.validated_data

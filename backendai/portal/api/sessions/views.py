@@ -25,18 +25,25 @@ from backendai.domain.compute.services.launching.priorities import set_priority
 from backendai.domain.compute.services.life.end_times import set_end
 from backendai.domain.compute.services.life.ending import terminate_session
 from backendai.domain.compute.services.life.ending_many import EndedMany, Refusal, terminate_sessions
+from backendai.domain.compute.status import ShareRight
 from backendai.domain.pipelines.services.creating import launch_with_retries
 from backendai.domain.planning.steps import shown_steps
 from backendai.portal.api.frame.authentication import signing_pair, user_of
 from backendai.portal.api.frame.filters import HistoryFilter, RequestedFilters, SessionFilter
 from backendai.portal.api.frame.idempotency import idempotency_key, launched_answer
 from backendai.portal.api.frame.paging import NewestFirst, OnePage, only_page
-from backendai.portal.api.frame.parsing import MomentField, StrictSerializer
+from backendai.portal.api.frame.parsing import BoundedSerializer, MomentField, StrictSerializer
 from backendai.portal.api.sessions.launch_request import LaunchRequest, launch_asked_for
 
 _Amounts = {"type": "object", "additionalProperties": {"type": "string"}}
 _Words = {"type": "object", "additionalProperties": {"type": "string"}, "nullable": True}
 _Values = {"type": "object", "additionalProperties": {}}
+
+
+class SharedQuery(BoundedSerializer):
+    """Whose sessions a list contains."""
+
+    shared = serializers.BooleanField(default=False, help_text="Live sessions that others share with the user.")
 
 
 class PriorityRequest(StrictSerializer):
@@ -268,8 +275,17 @@ class SessionList(ListAPIView[ComputeSession]):
     is_large = True  # 100 sessions with 64 KiB of variables and a command of 64 KiB each, several times over
 
     def get_queryset(self) -> QuerySet[ComputeSession]:
-        """Return the visible sessions with everything that an answer contains."""
-        return shown_sessions(user_of(self.request))
+        """Return the visible sessions, or those shared with the user, with everything that an answer contains."""
+        user, shared = user_of(self.request), SharedQuery(data=self.request.query_params)
+        shared.is_valid(raise_exception=True)
+        if shared.validated_data["shared"]:
+            return with_parts(ComputeSession.objects.shared_with(user))
+        return shown_sessions(user)
+
+    @extend_schema(parameters=[SharedQuery])
+    def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """Return the visible sessions, the newest first."""
+        return super().get(request, *args, **kwargs)
 
     @extend_schema(
         request=LaunchRequest,
@@ -302,8 +318,8 @@ class SessionDetail(RetrieveAPIView[ComputeSession]):
     lookup_url_kwarg = "session_id"
 
     def get_queryset(self) -> QuerySet[ComputeSession]:
-        """Return the visible sessions with everything that an answer contains."""
-        return shown_sessions(user_of(self.request))
+        """Return the visible sessions and shared ones with everything that an answer contains."""
+        return with_parts(ComputeSession.objects.open_to(user_of(self.request), ShareRight.VIEW))
 
 
 class SessionEnd(GenericAPIView[ComputeSession]):
@@ -386,7 +402,8 @@ class SessionKernels(GenericAPIView[Kernel]):
     @extend_schema(responses=KernelBody(many=True))
     def get(self, request: Request, session_id: UUID) -> Response:
         """Return all kernels, at most 16."""
-        session = get_object_or_404(ComputeSession.objects.visible_to(user_of(request)), pk=session_id)
+        sessions = ComputeSession.objects.open_to(user_of(request), ShareRight.VIEW)
+        session = get_object_or_404(sessions, pk=session_id)
         return only_page(self.get_serializer(shown_kernels(session.kernels.all()), many=True).data)
 
 
@@ -405,7 +422,7 @@ class SessionHistory(ListAPIView[SchedulingRecord]):
         """Return the scheduling history of a visible session."""
         if getattr(self, "swagger_fake_view", False):
             return SchedulingRecord.objects.none()
-        visible = ComputeSession.objects.visible_to(user_of(self.request))
+        visible = ComputeSession.objects.open_to(user_of(self.request), ShareRight.VIEW)
         session: ComputeSession = get_object_or_404(visible, pk=self.kwargs["session_id"])
         return session.records.order_by()
 
@@ -422,11 +439,16 @@ _NAMES = {
 
 
 def shown_sessions(user: User) -> QuerySet[Any]:
-    """Return the visible sessions with ``shown_kernels``, ``shown_mounts``, ``shown_depends_on``; four queries."""
+    """Return the visible sessions with everything that an answer contains."""
+    return with_parts(ComputeSession.objects.visible_to(user))
+
+
+def with_parts(sessions: QuerySet[Any]) -> QuerySet[Any]:
+    """Return the sessions with ``shown_kernels``, ``shown_mounts``, ``shown_depends_on``; four queries."""
     kernels = Prefetch("kernels", shown_kernels(Kernel.objects.all()), to_attr="shown_kernels")
     mounts = Prefetch("mounts", SessionMount.objects.filter(holds_homes=False), to_attr="shown_mounts")
     others = Prefetch("depends_on", _others(), to_attr="shown_depends_on")
-    rows = ComputeSession.objects.visible_to(user).annotate(**_NAMES).defer("spec")  # it repeats variables and commands
+    rows = sessions.annotate(**_NAMES).defer("spec")  # it repeats variables and commands
     return rows.prefetch_related(kernels, mounts, others)
 
 

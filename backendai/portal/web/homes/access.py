@@ -17,6 +17,7 @@ from django.urls import reverse
 
 from backendai.base.core.errors import Conflict, NotFound
 from backendai.domain.compute.models import ComputeSession
+from backendai.domain.compute.status import ShareRight
 from backendai.gates.gateways.asking import NodeUnreachable
 from backendai.gates.gateways.guests import find_target
 from backendai.gates.gateways.homes import CHANGE_SECONDS, ask_home
@@ -84,7 +85,7 @@ def home_page(
     request: PageRequest, session_id: UUID, name: str, context: dict[str, Any], *, status: int = 200
 ) -> HttpResponse:
     """Return a page about the home folder. Its content policy allows images that its script has fetched."""
-    session = find_session(request, session_id)
+    session = find_session(request, session_id, ShareRight.USE)
     shown = {"session": session, "may_change": "fault" not in context, "is_ready": "fault" not in context}
     shown |= explored(session) | {"section": "sessions", "is_own": session.owner_id == request.user.pk} | context
 

@@ -12,6 +12,7 @@ from django.urls import reverse
 
 from backendai.base.core.errors import UserError
 from backendai.base.texts.messages import in_words
+from backendai.domain.compute.status import ShareRight
 from backendai.portal.web.folders.explorer import PAGE_SIZE, DirectoryQuery
 from backendai.portal.web.folders.paths import directory_of, entry_in, is_raw, name_of, path_in, places_of
 from backendai.portal.web.frame.requests import PageRequest, signed_in
@@ -26,7 +27,7 @@ def home(request: PageRequest, session_id: UUID) -> HttpResponse:
     context = _directory(request, session_id, path)
     if request.htmx and not request.htmx.boosted:
         name = "_rows" if request.GET.get("after") else "_entries"
-        shown = explored(find_session(request, session_id)) | {"may_change": "fault" not in context}
+        shown = explored(find_session(request, session_id, ShareRight.USE)) | {"may_change": "fault" not in context}
         return render(request, f"web/folders/{name}.html", shown | context)
     return home_page(request, session_id, "explorer", context | {"places": places_of(path)})
 
@@ -34,7 +35,7 @@ def home(request: PageRequest, session_id: UUID) -> HttpResponse:
 @signed_in("GET")
 def file(request: PageRequest, session_id: UUID) -> HttpResponse:
     """Show one file: as an image, as a text to edit, or only its properties."""
-    session, path = find_session(request, session_id), path_in(request.GET.get("path", ""))
+    session, path = find_session(request, session_id, ShareRight.USE), path_in(request.GET.get("path", ""))
     if not path:
         return redirect("web:home", session.pk)
     context: dict[str, Any] = {"path": path, "name": name_of(path), "parent": directory_of(path)}
@@ -56,7 +57,7 @@ def lead(request: PageRequest, session_id: UUID) -> HttpResponse:
 
     Both are attachments, which browsers do not show on this origin.
     """
-    session, path = find_session(request, session_id), path_in(request.GET.get("path", ""))
+    session, path = find_session(request, session_id, ShareRight.USE), path_in(request.GET.get("path", ""))
     if request.GET.get("as") == "zip":
         return redirect(reverse("api:session-archive", args=[session.pk], query={"path": path}))
     return redirect(reverse("api:session-file", args=[session.pk, path]) if path else "web:home", session_id)

@@ -25,7 +25,7 @@ _LOOKS = {  # icon and tone
     NoticeKind.APP_CLOSED: ("link", ""),
 }
 _OTHER = ("info-circle", "")
-_TO = {"folder": "web:folder", "template": "web:template"}
+_TO = {"folder": "web:folder", "session": "web:session", "template": "web:template"}
 _LISTS = {"folders": "web:folders", "image": "web:launch"}
 
 

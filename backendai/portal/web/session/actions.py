@@ -14,8 +14,14 @@ from backendai.domain.cluster.models import Agent
 from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.apps.of_session import has_apps
 from backendai.domain.compute.services.images.commits import obstacle_to_commit
-from backendai.domain.compute.status import STARTING, Status
+from backendai.domain.compute.services.launching.sharing import may_be_shared
+from backendai.domain.compute.status import STARTING, ShareRight, Status
 from backendai.gates.gateways.reach import why_no_code
+
+_OPENED = {
+    ShareRight.VIEW: frozenset({"terminal", "log"}),
+    ShareRight.USE: frozenset({"apps", "terminal", "console", "files", "log"}),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,25 +43,32 @@ class Action:
 
 
 def actions_of(
-    session: ComputeSession, agent: Agent | None, *, in_drawer: bool, is_own: bool, kept_log: int | None = None
+    session: ComputeSession,
+    agent: Agent | None,
+    *,
+    in_drawer: bool,
+    is_own: bool,
+    guest: ShareRight | None = None,
+    kept_log: int | None = None,
 ) -> list[Action]:
     """Return the buttons of a session's panel.
 
-    A live session has apps, terminal, SSH, log, saving as image or template, and terminate; an ended one has log and
-    template. ``agent`` is that of the main kernel; ``kept_log`` is the size of its stored log in bytes.
+    A live session has apps, terminal, SSH, log, saving as image or template, sharing, and terminate; an ended one has
+    log and template. ``guest``: the right of somebody with whom it is shared, who has only the buttons for this.
+    ``agent`` is that of the main kernel; ``kept_log`` is the size of its stored log in bytes.
     """
     page = reverse("web:session", args=[session.pk])
     if session.is_terminal:
         log = [] if _no_log(session, kept_log) else [Action("log", _("Log"), "file-text", f"{page}#log")]
         return [*log, *_template(session, is_own=is_own)]
+    ways = _ways_in(session, agent, in_drawer, kept_log)
+    if guest:
+        return [one for one in ways if one.key in _OPENED[guest]]
     end = _("Cancel") if session.status == Status.PENDING else _("Terminate")
     return [
-        Action("apps", _("Apps"), "apps", reverse("web:app_launcher", args=[session.pk]), "apps", why_no_apps(session)),
-        Action("terminal", _("Terminal"), "terminal-2", f"{page}#terminal", "", _no_terminal(session), in_drawer),
-        *_console(session),
-        *_files(session, agent),
+        *ways[:-1],
         _ssh(session, is_own=is_own),
-        Action("log", _("Log"), "file-text", f"{page}#log", "", _no_log(session, kept_log)),
+        ways[-1],
         Action(
             "commit",
             _("Save as image"),
@@ -65,9 +78,27 @@ def actions_of(
             _no_commit(session, agent, is_own=is_own),
         ),
         *_template(session, is_own=is_own),
+        *_share(session, is_own=is_own),
         *_stop(session),
         Action("terminate", end, "power", reverse("web:terminate", args=[session.pk]), "terminate"),
     ]
+
+
+def _ways_in(session: ComputeSession, agent: Agent | None, in_drawer: bool, kept_log: int | None) -> list[Action]:
+    page = reverse("web:session", args=[session.pk])
+    return [
+        Action("apps", _("Apps"), "apps", reverse("web:app_launcher", args=[session.pk]), "apps", why_no_apps(session)),
+        Action("terminal", _("Terminal"), "terminal-2", f"{page}#terminal", "", _no_terminal(session), in_drawer),
+        *_console(session),
+        *_files(session, agent),
+        Action("log", _("Log"), "file-text", f"{page}#log", "", _no_log(session, kept_log)),
+    ]
+
+
+def _share(session: ComputeSession, *, is_own: bool) -> list[Action]:
+    if not is_own or not may_be_shared(session):
+        return []
+    return [Action("share", _("Share"), "users", reverse("web:session_sharing", args=[session.pk]), "share")]
 
 
 def _stop(session: ComputeSession) -> list[Action]:

@@ -16,6 +16,7 @@ from backendai.base.core.errors import UserError
 from backendai.domain.accounts.sign_in.credentials import Credential
 from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.apps.of_session import AppEntry, app_domain, make_entry
+from backendai.domain.compute.status import ShareRight
 from backendai.portal.web.frame.app_reach import why_out_of_reach
 from backendai.portal.web.frame.requests import PageRequest, signed_in
 
@@ -26,7 +27,7 @@ def app(request: PageRequest, session_id: UUID, service: str) -> HttpResponse:
 
     Nothing is stored; the app's origin checks the code.
     """
-    rows = ComputeSession.objects.visible_to(request.user).select_related("image", "resource_group")
+    rows = ComputeSession.objects.open_to(request.user, ShareRight.USE).select_related("image", "resource_group")
     session: ComputeSession = get_object_or_404(rows, pk=session_id)
     credential = Credential(login=request.session.session_key or "")
     obstacle = why_out_of_reach(request.get_host(), app_domain(session))

@@ -18,7 +18,9 @@ from backendai.base.core.errors import UserError
 from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.apps.of_session import app_logs_of
 from backendai.domain.compute.services.launching.renaming import label_session, rename_session
+from backendai.domain.compute.services.launching.sharing import right_of
 from backendai.domain.compute.services.records.logs import earlier_logs
+from backendai.domain.compute.status import ShareRight
 from backendai.portal.web.frame.label_fields import LabelFields
 from backendai.portal.web.frame.requests import PageRequest, signed_in
 from backendai.portal.web.session.context import ending_context
@@ -40,7 +42,7 @@ class RenameForm(forms.Form):
 @signed_in("GET")
 def info(request: PageRequest, session_id: UUID) -> HttpResponse:
     """Show why a session waits or how it ended, with all details."""
-    found = find_session(request, session_id)
+    found = find_session(request, session_id, ShareRight.VIEW)
     return box(request, found, "web/_session_info.html", {"why": explanation_of(found, request.user)})
 
 
@@ -53,19 +55,19 @@ def variables(request: PageRequest, session_id: UUID) -> HttpResponse:
 @signed_in("GET")
 def app_launcher(request: PageRequest, session_id: UUID) -> HttpResponse:
     """Show the apps of a session."""
-    return box(request, find_session(request, session_id), "web/_session_apps.html", {})
+    return box(request, find_session(request, session_id, ShareRight.USE), "web/_session_apps.html", {})
 
 
 @signed_in("GET")
 def log(request: PageRequest, session_id: UUID) -> HttpResponse:
     """Show the log viewer of a session over a list; without a script redirect to the session's page."""
-    found = find_session(request, session_id)
+    found = find_session(request, session_id, ShareRight.VIEW)
     if not asks_for_part(request):
         kernel = urlencode({"kernel": request.GET["kernel"]}) if "kernel" in request.GET else ""
         return redirect(f"{reverse('web:session', args=[session_id])}?{kernel}#log")
     kernels = list(found.kernels.select_related("agent"))
-    context = {"kernels": kernels, "app_logs": app_logs_of(found, next(iter(kernels), None))}
-    context["earlier_logs"] = earlier_logs(kernels)
+    apps = app_logs_of(found, next(iter(kernels), None)) if right_of(request.user, found) != ShareRight.VIEW else []
+    context = {"kernels": kernels, "app_logs": apps, "earlier_logs": earlier_logs(kernels)}
     return box(request, found, "web/_session_log.html", context)
 
 

@@ -25,7 +25,7 @@ from backendai.domain.compute.services.images.commits import (
     obstacle_to_commit,
     start_commit,
 )
-from backendai.domain.compute.status import Status
+from backendai.domain.compute.status import ShareRight, Status
 from backendai.gates.gateways.asking import NodeUnreachable, ask
 from backendai.gates.gateways.tickets import address_of
 from backendai.portal.web.frame.requests import PageRequest, signed_in
@@ -104,7 +104,7 @@ def disk(request: PageRequest, session_id: UUID) -> HttpResponse:
 
     The agent may take seconds to answer, so the page loads this separately.
     """
-    home = home_of(find_session(request, session_id))
+    home = home_of(find_session(request, session_id, ShareRight.VIEW))
     if home is None or home.disk_used is None or not home.disk_limit:
         return HttpResponse(status=204)
     percent = min(round(100 * home.disk_used / home.disk_limit), 100)

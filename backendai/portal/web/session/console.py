@@ -16,6 +16,7 @@ from backendai.domain.cluster.app_domains import origin_of, output_host
 from backendai.domain.cluster.capabilities import why_not
 from backendai.domain.compute.models import ComputeSession, Kernel
 from backendai.domain.compute.services.apps.of_session import apps_of, main_kernel
+from backendai.domain.compute.status import ShareRight
 from backendai.portal.web.frame.requests import PageRequest, signed_in
 from backendai.portal.web.session.actions import why_no_console
 from backendai.portal.web.session.pages import find_session
@@ -24,7 +25,7 @@ from backendai.portal.web.session.pages import find_session
 @signed_in("GET")
 def console(request: PageRequest, session_id: UUID) -> HttpResponse:
     """Show the console, or why the session has none."""
-    session = find_session(request, session_id)
+    session = find_session(request, session_id, ShareRight.USE)
     obstacle = why_no_console(session)
     kernel = None if obstacle else main_kernel(session)
     if kernel is not None and kernel.agent is not None:

@@ -13,11 +13,12 @@ from backendai.domain.cluster.models import Agent
 from backendai.domain.compute.models import ComputeSession, Kernel, KernelLog
 from backendai.domain.compute.services.apps.of_session import app_logs_of
 from backendai.domain.compute.services.launching.renaming import may_be_renamed
+from backendai.domain.compute.services.launching.sharing import right_of, shares_of
 from backendai.domain.compute.services.life.stopping import stopping_now
 from backendai.domain.compute.services.records.log_ends import last_lines, why_no_logs
 from backendai.domain.compute.services.records.logs import earlier_logs
 from backendai.domain.compute.services.requests.mounts import read_mounts
-from backendai.domain.compute.status import PLACED, UNPLACED, Status
+from backendai.domain.compute.status import PLACED, UNPLACED, ShareRight, Status
 from backendai.domain.forecasts.ends import session_ends
 from backendai.domain.serving.models import Endpoint
 from backendai.domain.storage.models import Folder
@@ -54,9 +55,13 @@ def detail_context(session: ComputeSession, user: User, *, in_drawer: bool, now:
     facts, own = _facts(session, kernels, now), session.owner_id == user.pk
     main = next(iter(kernels), None)
     agent = main.agent if main else None
-    actions = actions_of(session, agent, in_drawer=in_drawer, is_own=own, kept_log=facts["kept_log"])
+    about = ending_context(session, user)
+    guest = about["guest"]
+    kept_log = facts["kept_log"]
+    actions = actions_of(session, agent, in_drawer=in_drawer, is_own=own, guest=guest, kept_log=kept_log)
     return (
-        ending_context(session, user)
+        about
+        | {"shares": [] if guest or session.is_terminal else shares_of(session)}
         | {"likely_end": session_ends([session], now).get(session.pk)}
         | _advice(session, kernels)
         | _neighbours(session, user)
@@ -67,7 +72,10 @@ def detail_context(session: ComputeSession, user: User, *, in_drawer: bool, now:
         | {"in_drawer": in_drawer, "kernels": kernels, "actions": actions}
         | {"memory_kill": None if session.is_terminal else memory_kill_of(kernels)}
         | _log_context(session, kernels, facts["kept_log"], now)
-        | {"app_logs": app_logs_of(session, main), "earlier_logs": earlier_logs(kernels)}
+        | {
+            "app_logs": [] if guest == ShareRight.VIEW else app_logs_of(session, main),
+            "earlier_logs": earlier_logs(kernels),
+        }
     )
 
 
@@ -99,12 +107,14 @@ def _mounts(session: ComputeSession, kernels: Sequence[Kernel], user: User) -> d
 
 
 def ending_context(session: ComputeSession, user: User) -> dict[str, Any]:
-    """Return the context of every page about a session: its owner, and what the user may do with it."""
+    """Return the context of every page about a session: its owner, and what the user may do with it. ``guest``: the
+    right of somebody with whom it is shared, else None."""
     own = session.owner_id == user.pk
     return {
         "section": "sessions",
         "session": session,
         "is_own": own,
+        "guest": right_of(user, session),
         "may_force": own or user.is_superadmin,
         "may_rename": own and may_be_renamed(session),
     }

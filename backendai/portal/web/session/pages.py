@@ -17,9 +17,11 @@ from backendai.base.core.errors import UserError
 from backendai.base.texts.messages import in_words
 from backendai.base.texts.translation import gettext as _
 from backendai.domain.compute.models import ComputeSession
+from backendai.domain.compute.querysets import SessionQuerySet
 from backendai.domain.compute.services.apps.public import is_public
 from backendai.domain.compute.services.life.ending import terminate_session
 from backendai.domain.compute.services.life.home_retention import home_under_way
+from backendai.domain.compute.status import ShareRight
 from backendai.domain.planning.queue_heads import holders_beside
 from backendai.portal.web.frame.requests import PageRequest, signed_in
 from backendai.portal.web.session.context import detail_context, ending_context, waiting_for
@@ -59,7 +61,7 @@ def session_panel(request: PageRequest, session_id: UUID) -> HttpResponse:
 @signed_in("GET")
 def history(request: PageRequest, session_id: UUID) -> HttpResponse:
     """Show the session's scheduling history, filtered and sorted. For htmx only the rows, or the dialog."""
-    found = find_session(request, session_id)
+    found = find_session(request, session_id, ShareRight.VIEW)
     context = ending_context(found, request.user) | history_context(found, request.GET)
     if asks_for_part(request):
         rows = request.htmx.target == "history-rows"
@@ -81,7 +83,7 @@ def outlook(request: PageRequest, session_id: UUID) -> HttpResponse:
 @signed_in("GET")
 def usage(request: PageRequest, session_id: UUID) -> HttpResponse:
     """Show the measured usage of a session; for htmx only the charts, which reload until the session has ended."""
-    found = find_session(request, session_id)
+    found = find_session(request, session_id, ShareRight.VIEW)
     kernels = list(found.kernels.all())
     context = {"usage": usage_of(found, kernels, request.GET, now=timezone.now()), "kernels": kernels}
     if asks_for_part(request) and context["usage"]:
@@ -118,9 +120,11 @@ def _ask(request: PageRequest, found: ComputeSession, mistake: str = "") -> Http
     return render(request, "web/_terminate_form.html" if part else "web/terminate.html", context)
 
 
-def find_session(request: PageRequest, session_id: UUID) -> ComputeSession:
-    """Return the session with the related rows of its pages; 404 if it is not visible."""
-    visible = ComputeSession.objects.visible_to(request.user).annotate(is_public=is_public())
+def find_session(request: PageRequest, session_id: UUID, shared: ShareRight | None = None) -> ComputeSession:
+    """Return the session with the related rows of its pages; 404 if it is not visible. ``shared``: the right of a share
+    that is enough, too."""
+    sessions: SessionQuerySet = ComputeSession.objects.annotate(is_public=is_public())
+    visible = sessions.visible_to(request.user) if shared is None else sessions.open_to(request.user, shared)
     rows = visible.select_related("image", "resource_group", "owner", "launched_by", "project", "start_forecast")
     found: ComputeSession = get_object_or_404(rows, pk=session_id)
     return found
@@ -132,5 +136,5 @@ def asks_for_part(request: PageRequest) -> bool:
 
 
 def _context(request: PageRequest, session_id: UUID, *, in_drawer: bool) -> dict[str, Any]:
-    found = find_session(request, session_id)
+    found = find_session(request, session_id, ShareRight.VIEW)
     return detail_context(found, request.user, in_drawer=in_drawer, now=timezone.now())

@@ -18,6 +18,7 @@ from backendai.domain.compute.models import ComputeSession, PublicFor
 from backendai.domain.compute.services.apps.of_session import behind_label
 from backendai.domain.compute.services.apps.public import close_to_others, open_to_everybody
 from backendai.domain.compute.services.apps.settings import find_app
+from backendai.domain.compute.status import ShareRight
 from backendai.portal.web.frame.requests import PageRequest, signed_in
 from backendai.portal.web.session.boxes import box
 from backendai.portal.web.session.pages import asks_for_part, find_session
@@ -57,7 +58,7 @@ def by_label(request: PageRequest, label: str) -> HttpResponse:
     if behind is None:
         raise Http404
     sessions, service = behind
-    rows = ComputeSession.objects.visible_to(request.user)
+    rows = ComputeSession.objects.open_to(request.user, ShareRight.USE)
     session: ComputeSession = get_object_or_404(rows, pk__in=sessions.values("pk"))
     return redirect("web:app", session_id=session.pk, service=service)
 

@@ -61,13 +61,18 @@ class Address:
 
     @property
     def finished(self) -> bool:
-        """Whether the list shows ended sessions instead of live ones."""
-        return self.get("view") == "finished"
+        """Whether the list shows ended sessions instead of live ones; a share ends with its session."""
+        return self.get("view") == "finished" and not self.shared
 
     @property
     def mine(self) -> bool:
         """Whether an administrator sees only their own sessions."""
         return self.get("whose") == "mine"
+
+    @property
+    def shared(self) -> bool:
+        """Whether the list shows the sessions that others share with the user."""
+        return self.get("whose") == "shared"
 
     @property
     def type(self) -> str:

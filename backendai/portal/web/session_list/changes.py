@@ -19,6 +19,7 @@ from backendai.base.core.labels import label_lines
 from backendai.domain.accounts.models import User
 from backendai.domain.cluster.site import site_settings
 from backendai.domain.compute.models import ComputeSession, Kernel
+from backendai.domain.compute.status import ShareRight
 from backendai.domain.pipelines.documents.document import BATCH
 from backendai.portal.web.dashboard.images import builds_for
 from backendai.portal.web.dashboard.resources import RoomBars, rooms_for
@@ -123,7 +124,7 @@ def sessions(request: PageRequest) -> HttpResponseBase:
 def session_row(request: PageRequest, session_id: UUID) -> HttpResponse:
     """Return the current row of a session."""
     columns = chosen_columns(request.user)
-    visible = ComputeSession.objects.visible_to(request.user)
+    visible = ComputeSession.objects.open_to(request.user, ShareRight.VIEW)
     (found,) = rows_of([get_object_or_404(visible.only("pk"), pk=session_id).pk], columns)
     context = {"session": found, "address": Address.of(request.GET), "columns": columns}
     return render(request, "web/_session_row.html", context | {"column_names": {one.name for one in columns}})
@@ -133,7 +134,7 @@ def session_row(request: PageRequest, session_id: UUID) -> HttpResponse:
 def sessions_usage(request: PageRequest) -> HttpResponse:
     """Return the usage bars of the given sessions, each for its row."""
     ids = ids_in(request.GET.getlist("session")[: max(SIZES)])
-    visible = ComputeSession.objects.visible_to(request.user).running().filter(pk__in=ids)
+    visible = ComputeSession.objects.open_to(request.user, ShareRight.VIEW).running().filter(pk__in=ids)
     found = list(visible.only("status", "slots", "total_slots", "cluster_size"))
     note_usage(found, now=timezone.now())
     return render(request, "web/_session_uses.html", {"sessions": found})
@@ -197,7 +198,7 @@ def _list_context(request: PageRequest, address: Address, found: SessionListFilt
 def _runs(user: User, address: Address, page: int) -> list[RunRow]:
     """Return the runs above the sessions: on the first page, of the type of their sessions, and without filters."""
     asked = {name for name, _value in address.params} & PROPERTIES
-    if page > 1 or asked or kind_of(address) not in ("", BATCH):
+    if address.shared or page > 1 or asked or kind_of(address) not in ("", BATCH):
         return []
     mine = address.get("whose") == "mine"
     return listed_runs(user, finished=address.finished, mine=mine, words=address.get("q")[:100])
@@ -206,8 +207,9 @@ def _runs(user: User, address: Address, page: int) -> list[RunRow]:
 def _links(address: Address, page: Any) -> dict[str, str]:
     """Return the addresses of the list's other views."""
     return {
-        "running": address.to(view="", status=""),
-        "finished": address.to(view="finished", status=""),
+        "running": address.to(view="", status="", whose="" if address.shared else address.get("whose")),
+        "finished": address.to(view="finished", status="", whose="" if address.shared else address.get("whose")),
+        "shared": address.to(whose="shared", view="", status=""),
         "all": address.to(whose=""),
         "mine": address.to(whose="mine"),
         "reset": address.cleared(PROPERTIES | {"q", "type", "sort"}),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 from django.db.models import Count, Prefetch, Q, QuerySet, Value, prefetch_related_objects
@@ -83,14 +83,20 @@ class Tab:
 def whose(address: Address, user: User) -> SessionQuerySet:
     """Return the sessions of the list.
 
-    They are the user's own; for administrators all visible ones, unless they choose only their own.
+    They are the user's own; for administrators all visible ones, unless they choose only their own. Or those of others
+    that are shared with the user.
     """
+    if address.shared:
+        return cast(SessionQuerySet, ComputeSession.objects.shared_with(user))
     return _whose(user, address.get("whose") == "mine")
 
 
 def numbers_of(address: Address, user: User) -> Numbers:
     """Return the numbers of sessions in the list, in three queries on indexes."""
     mine = address.get("whose") == "mine"
+    if address.shared:
+        live = whose(address, user).filter(run_id=None).order_by().values_list("session_type").annotate(Count("pk"))
+        return Numbers(dict(live))
     found, ((number,),), ((in_runs,),) = list(_live(user, mine)), list(_all(user, mine)), list(_in_runs(user, mine))
     live = {kind: count for kind, count, _ in found}
     live_in_runs = {kind: count for kind, _, count in found}

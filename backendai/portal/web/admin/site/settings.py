@@ -134,6 +134,11 @@ class SettingsForm(SessionNetworkFields):
             "Users can make an app public for a limited time: anyone with the link uses it without signing in."
         ),
     )
+    session_shares = forms.BooleanField(
+        required=False,
+        label=_l("Allow sharing sessions"),
+        help_text=_l("Owners can share running sessions with people of their domain and with projects of theirs."),
+    )
     container_caps = AmountsField(
         label=_l("Maximum per kernel"),
         help_text=_l("Applies to everyone, in the portal and the API, e.g. cpu=32, mem=256g. Empty: no limit."),

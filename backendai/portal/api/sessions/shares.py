@@ -1,0 +1,88 @@
+"""With whom the user shares a session."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.shortcuts import get_object_or_404
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers, status
+from rest_framework.generics import GenericAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from backendai.domain.accounts.scopes import Scope
+from backendai.domain.compute.models import ComputeSession, SessionShare
+from backendai.domain.compute.services.launching.sharing import share_session, shares_of, unshare_session
+from backendai.domain.compute.status import ShareRight
+from backendai.portal.api.frame.authentication import user_of
+from backendai.portal.api.frame.paging import OnePage, only_page
+from backendai.portal.api.frame.parsing import StrictSerializer
+
+
+class SessionShareRequest(StrictSerializer):
+    """A person or a project, and their right."""
+
+    email = serializers.EmailField(
+        required=False, default="", max_length=254, help_text="A person of the owner's domain."
+    )
+    project = serializers.UUIDField(required=False, default=None, help_text="The ID of a project of the owner.")
+    right = serializers.ChoiceField(ShareRight.choices, default=ShareRight.VIEW)
+
+
+class SessionShareBody(serializers.ModelSerializer[SessionShare]):
+    """A person or a project with whom a session is shared."""
+
+    email = serializers.EmailField(source="user.email", default=None, read_only=True)
+    project = serializers.UUIDField(source="project_id", read_only=True, allow_null=True)
+    used_by = serializers.EmailField(source="used_by.email", default=None, read_only=True)
+
+    class Meta:
+        model = SessionShare
+        fields = ["id", "email", "project", "right", "created_at", "used_by", "used_at"]
+        read_only_fields = fields
+
+
+class SessionShares(GenericAPIView[SessionShare]):
+    """With whom the user's session is shared."""
+
+    queryset = SessionShare.objects.none()
+    serializer_class = SessionShareBody
+    pagination_class = OnePage
+    filter_backends: list[Any] = []
+    token_scopes = (Scope.SESSIONS,)
+
+    @extend_schema(responses=SessionShareBody(many=True))
+    def get(self, request: Request, session_id: UUID) -> Response:
+        """Return the shares, at most 20."""
+        return only_page(self.get_serializer(shares_of(_own(request, session_id)), many=True).data)
+
+    @extend_schema(request=SessionShareRequest, responses={201: SessionShareBody})
+    def post(self, request: Request, session_id: UUID) -> Response:
+        """Share the session with a person or a project until it ends; again it changes the right."""
+        session = _own(request, session_id)
+        body = SessionShareRequest(data=request.data)
+        body.is_valid(raise_exception=True)
+        share = share_session(session, user_of(request), now=timezone.now(), **body.validated_data)
+        return Response(self.get_serializer(share).data, status=status.HTTP_201_CREATED)
+
+
+class SessionShareDetail(GenericAPIView[SessionShare]):
+    """One share of a session."""
+
+    queryset = SessionShare.objects.none()
+    serializer_class = SessionShareBody
+    token_scopes = (Scope.SESSIONS,)
+
+    @extend_schema(responses={204: None})
+    def delete(self, request: Request, session_id: UUID, share_id: int) -> Response:
+        """Stop sharing; what is open by it is closed within seconds."""
+        unshare_session(_own(request, session_id), user_of(request), share_id)
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+def _own(request: Request, session_id: UUID) -> ComputeSession:
+    found: ComputeSession = get_object_or_404(ComputeSession.objects.filter(owner=user_of(request)), pk=session_id)
+    return found
