@@ -10,7 +10,7 @@ class Migration(migrations.Migration):
 
     dependencies = [
         ('accounts', '0003_device_requests'),
-        ('compute', '0002_stopped_sessions'),
+        ('compute', '0003_labels'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
