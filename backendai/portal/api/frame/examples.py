@@ -24,6 +24,7 @@ _SESSIONS: dict[str, dict[str, Any]] = {
     "TerminateRequest": {"force": False},
     "TerminateManyRequest": {"sessions": [_ID, _OTHER_ID], "force": False},
     "RenameRequest": {"name": "train-final"},
+    "SessionShareRequest": {"email": "bob@example.com", "right": "view"},
     "LabelsRequest": {"labels": {"metric": "0.93", "draft": None}, "note": "Best so far"},
     "PriorityRequest": {"priority": 20},
     "EndTimeRequest": {"ends_at": _LATER},
