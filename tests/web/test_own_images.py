@@ -58,6 +58,7 @@ def test_the_panel_offers_it_before_the_end_and_says_why_it_cannot_be_done(cast:
         "log",
         "commit",
         "template",
+        "share",
         "stop",
         "terminate",
     ]

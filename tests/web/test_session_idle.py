@@ -203,9 +203,9 @@ def test_the_panel_asks_the_database_as_often_for_many_checkers(
     client, session = browse(cast.alice), make_running_session(cast.alice)
     checker()
     unused_for(session, minutes=55)
-    with django_assert_num_queries(19):
+    with django_assert_num_queries(20):
         client.get(page_of(session))
     for number in range(4):
         checker(f"more-{number}")
-    with django_assert_num_queries(19):
+    with django_assert_num_queries(20):
         client.get(page_of(session))

@@ -128,11 +128,11 @@ def test_settings_hold_from_the_next_request_on(cast: Cast, dana: Client, browse
     assert (refused.value.code, refused.value.field) == ("above-container-cap", "resources.cpu")
     wrong = dana.post(address, {"container_caps": "cpu=much"})
     assert "container_caps" in wrong.context["form"].errors
-    assert (wrong.status_code, SiteSetting.objects.count()) == (422, 5)
+    assert (wrong.status_code, SiteSetting.objects.count()) == (422, 6)
     assert dana.get(address).context["form"].initial["container_caps"] == {"cpu": "2", "mem": str(4 * 2**30)}
     entry = AuditEntry.objects.get(action="site-settings.change")
     assert set(entry.details["changes"]) == {
-        "agent_select", "custom_allocation", "group_resources_visible", "container_caps", "manual_image",
+        "agent_select", "custom_allocation", "group_resources_visible", "container_caps", "manual_image", "session_shares",
     }  # fmt: skip
     assert agent.name == "node-1"
 
@@ -222,7 +222,7 @@ def test_nobody_reverts_unseen_how_somebody_else_has_set_the_site(cast: Cast, da
     told = dana.post(address, sent)
     assert told.status_code == 422
     text = told.context["form"].non_field_errors()[0]
-    assert "Allow public apps is now yes; Maximum per kernel is now cpu=4" in text
+    assert "Allow public apps is now yes; Allow sharing sessions is now yes; Maximum per kernel is now cpu=4" in text
     assert site_settings().public_apps
     again = sent | {"version": told.context["form"]["version"].value()}
     assert dana.post(address, again).status_code == 302, "seen, and saved all the same"

@@ -35,9 +35,9 @@ class SessionShareRequest(StrictSerializer):
 class SessionShareBody(serializers.ModelSerializer[SessionShare]):
     """A person or a project with whom a session is shared."""
 
-    email = serializers.EmailField(source="user.email", default=None, read_only=True)
+    email = serializers.EmailField(source="user.email", default=None, read_only=True, allow_null=True)
     project = serializers.UUIDField(source="project_id", read_only=True, allow_null=True)
-    used_by = serializers.EmailField(source="used_by.email", default=None, read_only=True)
+    used_by = serializers.EmailField(source="used_by.email", default=None, read_only=True, allow_null=True)
 
     class Meta:
         model = SessionShare
