@@ -40,7 +40,7 @@ def test_columns_are_put_in_order_with_the_keyboard_and_stay_so(walk: Visit, ses
     priority = page.get_by_role("checkbox", name="Priority")
     priority.press("Alt+ArrowDown")
     expect(priority).to_be_focused()
-    expect(page.locator("#announce")).to_have_text(re.compile(r"^Priority: place \d of \d+$"))
+    expect(page.locator("#announce")).to_have_text(re.compile(r"^Priority: place \d+ of \d+$"))
     order = names.all_inner_texts()
     assert visitor.faults_in_every_light() == []
     page.get_by_role("button", name="Save").click()
