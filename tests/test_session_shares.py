@@ -117,6 +117,7 @@ def test_owner_and_guest_see_the_share_and_the_guest_is_told_once(world: World) 
     shown = markup(bob.get(f"/sessions/{pk}/"))
     assert "Shared by" in shown and cast.alice.email in shown and "you can view it" in shown
     assert "terminal-button" not in shown and "apps-button" not in shown and "Move the end" not in shown
+    assert "cannot type in it" in shown
     assert cast.alice.email in markup(bob.get("/?whose=shared"))
     assert str(pk) not in markup(bob.get("/"))
     notice = AccessNotice.objects.get(owner=cast.bob, subject_type="session")
