@@ -132,7 +132,8 @@ def test_settings_hold_from_the_next_request_on(cast: Cast, dana: Client, browse
     assert dana.get(address).context["form"].initial["container_caps"] == {"cpu": "2", "mem": str(4 * 2**30)}
     entry = AuditEntry.objects.get(action="site-settings.change")
     assert set(entry.details["changes"]) == {
-        "agent_select", "custom_allocation", "group_resources_visible", "container_caps", "manual_image", "session_shares",
+        "agent_select", "custom_allocation", "group_resources_visible", "container_caps", "manual_image",
+        "session_shares",
     }  # fmt: skip
     assert agent.name == "node-1"
 
