@@ -194,6 +194,18 @@ def test_all_homes_of_a_cluster_are_stored_before_any_kernel_ends(cast: Cast) ->
     assert [spec.home.file for spec in specs if spec.home] == ["home-main1.tar", "home-sub1.tar"]
 
 
+def test_a_kernel_that_is_lost_after_its_home_is_stored_does_not_keep_the_others_from_stopping(cast: Cast) -> None:
+    two = Stopper(cast, cluster_size=2)
+    two.stop()
+    assert two.tell(JobState.DONE)
+    stored = HomeStore.objects.get(status=HomeStore.Status.DONE).kernel
+    Kernel.objects.filter(pk=stored.pk).update(status=Status.TERMINATED, status_reason="container-missing")
+    Allocation.objects.filter(kernel=stored).delete()
+    assert two.tell(JobState.DONE)
+    two.end_kernels()
+    assert two.status == Status.STOPPED
+
+
 def test_a_kernel_that_ends_before_its_home_is_stored_ends_the_session(one: Stopper) -> None:
     one.stop()
     kernel = one.session.kernels.get()

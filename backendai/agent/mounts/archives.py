@@ -81,7 +81,7 @@ def unpack(order: dict[str, Any]) -> dict[str, Any]:
             text = f"The archive of the home, {order['file']}, is not in folder {order['name']}: {error.strerror}."
             raise Failed(MISSING, text) from error
     if not stat.S_ISREG(os.fstat(file).st_mode):
-        raise Failed(BROKEN, f"{order['file']} in folder {order['name']} is no file.")
+        raise Failed(BROKEN, f"{order['file']} in folder {order['name']} is not a file.")
     with _tar(_UNPACK, order["home"], uid=order["uid"], stdin=subprocess.PIPE) as (tar, complaints):
         with suppress(BrokenPipeError):  # tar has ended: it says why
             _copy(file, tar.stdin.fileno(), None)

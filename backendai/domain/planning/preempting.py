@@ -34,7 +34,8 @@ def give_way(group: ResourceGroup, snapshot: Snapshot, waits: Sequence[Wait], no
     if group.preempt_after is None or not any(wait.tried for wait in waits):
         return 0
     own = ComputeSession.objects.filter(resource_group=group)
-    if own.filter(status__in=[Status.STOPPING, Status.STOPPED], status_reason=GAVE_WAY).exists():
+    under_way = own.filter(status__in=[Status.STOPPING, Status.STOPPED], status_reason=GAVE_WAY)
+    if under_way.filter(owner__is_active=True).exists():  # sessions of others are not resumed, and must not block
         return 0
     waiting = [wait.session_id for wait in waits if wait.tried]
     barred = set(own.filter(pk__in=waiting, stopped_at__isnull=False).values_list("pk", flat=True))

@@ -146,8 +146,11 @@ class _Followed:
 
     @property
     def is_going(self) -> bool:
-        """Whether all kernels were ordered to end, as the session terminates, or as its homes are stored."""
-        is_stored = all(kernel.status_reason == STOPPED for kernel in self.kernels)
+        """Whether the kernels were ordered to end, as the session terminates, or as its homes are stored.
+
+        One may have been lost between the two, with a reason of its own.
+        """
+        is_stored = any(kernel.status_reason == STOPPED for kernel in self.kernels)
         return self.session.status == Status.TERMINATING or (self.session.status == Status.STOPPING and is_stored)
 
 

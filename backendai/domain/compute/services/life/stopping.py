@@ -269,7 +269,7 @@ def _folder_of(session: ComputeSession, kernels: Sequence[Kernel], now: datetime
 
 def _note_folder(session: ComputeSession, folder: Folder, now: datetime) -> None:
     values = {"folder": folder, "folder_name": folder.name, "rights": Rights.EDIT, "created_at": now}
-    _, is_new = SessionMount.objects.get_or_create(session=session, holds_homes=True, defaults=values)
+    _, is_new = SessionMount.objects.update_or_create(session=session, holds_homes=True, defaults=values)
     if is_new:
         ComputeSession.objects.filter(pk=session.pk).update(mount_count=F("mount_count") + 1)
 
