@@ -13,13 +13,15 @@ RUN --mount=type=secret,id=apt-sources,target=/etc/apt/sources.list.d/debian.sou
     --mount=type=secret,id=ca,target=/run/secrets/ca,mode=0444 \
     python3 -c 'import ensurepip' 2>/dev/null \
  || { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends python3-venv; }
-COPY requirements.txt /build/
+COPY requirements.txt requirements-telemetry.txt /build/
+# --build-arg TELEMETRY=1: with the packages for Sentry and OpenTelemetry
+ARG TELEMETRY=
 RUN --mount=type=secret,id=pip-conf,target=/etc/pip.conf,mode=0444 \
     --mount=type=secret,id=ca,target=/run/secrets/ca,mode=0444 \
     --mount=type=cache,target=/root/.cache/pip \
     if [ -s /run/secrets/ca ]; then export PIP_CERT=/run/secrets/ca; fi \
  && python3 -m venv /venv \
- && /venv/bin/pip install --disable-pip-version-check --quiet -r /build/requirements.txt \
+ && /venv/bin/pip install --disable-pip-version-check --quiet -r /build/requirements.txt ${TELEMETRY:+-r /build/requirements-telemetry.txt} \
  && /venv/bin/pip uninstall --quiet --yes pip setuptools
 
 FROM ${BASE}

@@ -7,6 +7,7 @@ from argparse import ArgumentParser
 
 from backendai.base.core.errors import UserError
 from backendai.base.process.json_logs import JsonLines
+from backendai.base.process.telemetry import report_faults
 from backendai.files.process import add_arguments, run
 
 _LINE = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -20,6 +21,7 @@ def main() -> int:
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines() if is_json else logging.Formatter(_LINE))
     logging.basicConfig(level=level if level in _LEVELS else "INFO", handlers=[handler])
+    report_faults(os.environ.get("BACKENDAI_SENTRY_DSN", ""))
     parser = ArgumentParser(prog="python -m backendai.files", description="Serve the files of folders.")
     add_arguments(parser)
     try:

@@ -1,4 +1,7 @@
 from django.apps import AppConfig
+from django.conf import settings
+
+from backendai.base.process.telemetry import report_faults, send_traces
 
 
 class OpsConfig(AppConfig):
@@ -6,4 +9,6 @@ class OpsConfig(AppConfig):
     label = "ops"
 
     def ready(self) -> None:
+        report_faults(settings.SENTRY_DSN)
+        send_traces(settings.OTLP_ENDPOINT, "backendai", ("django", "celery", "psycopg"))
         from . import checks  # noqa: F401, PLC0415  (registers itself; Django has no earlier moment)

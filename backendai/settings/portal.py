@@ -68,6 +68,8 @@ METRICS_TOKEN = told.text("BACKENDAI_METRICS_TOKEN")
 METRICS_NETWORKS = told.words("BACKENDAI_METRICS_NETWORKS")
 # Where processes without an HTTP server offer them; empty: nowhere.
 CONTROL_METRICS, SSH_METRICS = told.text("BACKENDAI_CONTROL_METRICS"), told.text("BACKENDAI_SSH_METRICS")
+# Where faults and traces go; empty: nowhere.
+SENTRY_DSN, OTLP_ENDPOINT = told.text("BACKENDAI_SENTRY_DSN"), told.text("BACKENDAI_OTLP_ENDPOINT").rstrip("/")
 # The server that scaling rules of endpoints may ask, and how often.
 PROMETHEUS_URL = told.text("BACKENDAI_PROMETHEUS_URL").rstrip("/")
 METRICS_INTERVAL = timedelta(seconds=15)

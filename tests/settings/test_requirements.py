@@ -18,10 +18,13 @@ def pins(name: str) -> dict[str, str]:
 
 def test_a_test_run_installs_what_the_platform_runs_with() -> None:
     assert pins("requirements.txt").items() <= pins("requirements-dev.txt").items()
+    assert pins("requirements-telemetry.txt").items() <= pins("requirements-dev.txt").items()
     assert pins("requirements.in").items() <= pins("requirements.txt").items()
 
 
-@pytest.mark.parametrize("name", ["requirements.txt", "requirements-dev.txt", "requirements-installer.txt"])
+@pytest.mark.parametrize(
+    "name", ["requirements.txt", "requirements-dev.txt", "requirements-telemetry.txt", "requirements-installer.txt"]
+)
 def test_every_pin_has_the_hashes_of_its_files(name: str) -> None:
     for text in _PIN.split(Path(settings.BASE_DIR, name).read_text())[3::3]:
         assert "--hash=sha256:" in text

@@ -24,6 +24,7 @@ _CELERY = (sys.executable, "-m", "celery", "--quiet", "-A", "backendai.celery")
 _FILES_VARIABLES = (
     *("BACKENDAI_STORAGE_HOSTS", "BACKENDAI_FILES_BIND", "BACKENDAI_FILES_LINKED_PATHS", "BACKENDAI_LOG_LEVEL"),
     *("BACKENDAI_METRICS_TOKEN", "BACKENDAI_METRICS_NETWORKS", "BACKENDAI_LOG_FORMAT"),
+    *("BACKENDAI_SENTRY_DSN", "BACKENDAI_OTLP_ENDPOINT"),
     *("PATH", "LANG", "LC_ALL", "TZ", "HOME", "PYTHONSAFEPATH"),
 )
 _FIRST, _SECOND = 0, 1  # agents stop first: they report what they ended while the portal still listens

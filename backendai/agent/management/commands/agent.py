@@ -25,6 +25,7 @@ from backendai.agent.settings.marks import BACKENDS
 from backendai.base.core.command_help import DJANGOS_OWN
 from backendai.base.core.errors import BackendAIError
 from backendai.base.process.json_logs import note_of_process
+from backendai.base.process.telemetry import report_faults, send_traces
 
 logger = logging.getLogger(__name__)
 
@@ -58,6 +59,8 @@ class Command(BaseCommand):
         try:
             settings = read_settings(os.environ, options)
             note_of_process(agent=settings.name)
+            report_faults(os.environ.get("BACKENDAI_SENTRY_DSN", ""))
+            send_traces(os.environ.get("BACKENDAI_OTLP_ENDPOINT", "").rstrip("/"), "backendai-agent", ("celery",))
             lock = lock_data(settings.data)
             runtime, broker, name = _assemble(settings)
         except BackendAIError as error:
