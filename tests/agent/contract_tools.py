@@ -49,12 +49,17 @@ async def read_until(terminal: Terminal, wanted: bytes, *, patience: float = PAT
 
 
 async def ask(terminal: Terminal, question: bytes, answer: bytes) -> bytes:
-    """Type the question until the answer comes: a shell may drop what is typed before it is ready, or resize late."""
+    """Type the question until the answer comes: a shell may drop what is typed before it is ready, or resize late.
+
+    Ctrl-C before each further try ends a line of which only a part was dropped: behind an open quote, nothing runs.
+    """
 
     async def keep_typing() -> None:
+        wait, typed = 1, question
         while True:
-            await terminal.write(question)
-            await asyncio.sleep(1)
+            await terminal.write(typed)
+            await asyncio.sleep(wait)
+            wait, typed = 2 * wait, b"\x03" + question
 
     typing = asyncio.create_task(keep_typing())
     try:

@@ -23,6 +23,7 @@ from backendai.ops.management.commands import replay as replay_command
 from backendai.portal.loops.group_pass import schedule
 from backendai.scheduler.forecasts.replay import Job, Outcome, replay
 from backendai.scheduler.snapshot import AgentView, Rules
+from tests.effort import some
 from tests.factories import copy_of, make_agent, make_group, make_session
 
 AT = datetime(2026, 1, 5, tzinfo=UTC)
@@ -154,7 +155,7 @@ def test_a_wrong_option_is_told_in_one_sentence(asked: list[str], told: str, cas
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize(("sequence", "backfill"), [("fifo", "off"), ("lifo", "off"), ("drf", "off"), ("fifo", "on")])
+@some(("sequence", "backfill"), [("lifo", "off"), ("drf", "off"), ("fifo", "on")], 1)
 def test_a_day_that_the_scheduler_has_decided_is_replayed_in_the_same_order(
     cast: Any, sequence: str, backfill: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
