@@ -110,6 +110,11 @@ window.portal = window.portal || {};
     location.reload();
   });
 
+  // A session that is no longer there for this person, whose share has ended: the page says so.
+  document.addEventListener("htmx:responseError", ({ detail: { elt, xhr } }) => {
+    if (xhr.status === 404 && elt.id === "session-head") location.reload();
+  });
+
   // What the network dropped is asked again, by parts that only look: a machine that changes its network, such as to
   // another Wi-Fi, drops what is on its way, and the next news may be long in coming. After four times the portal is
   // away, and the events say when it is back.

@@ -19,6 +19,7 @@ from backendai.domain.accounts.models import User
 from backendai.domain.catalog.models import Image
 from backendai.domain.cluster.services import mark_lost
 from backendai.domain.compute.models import Kernel
+from backendai.domain.compute.services.launching.sharing import share_session
 from backendai.domain.compute.services.life.ending import terminate_session
 from backendai.domain.compute.services.life.reports import kernel_reported
 from backendai.domain.compute.services.placing.waits import Waiting, note_waits
@@ -249,3 +250,16 @@ def test_it_refuses_to_end_a_session_without_the_forms_token(cast: Cast) -> None
     answer = client.post(reverse("web:terminate", args=[session.pk]))
     assert answer.status_code == 403
     assert b"The form has expired" in answer.content
+
+
+@pytest.mark.django_db
+def test_the_page_of_a_guest_renews_itself_without_the_events_of_the_owner(cast: Cast) -> None:
+    session = make_running_session(cast.alice)
+    share_session(session, cast.alice, "view", email=cast.bob.email, now=timezone.now())
+    asks = {}
+    for person in (cast.alice, cast.bob):
+        client = Client()
+        client.force_login(person)
+        page = client.get(f"/sessions/{session.pk}/").content.decode()
+        asks[person] = re.search(r'id="session-head"[^>]*hx-trigger="([^"]*)"', page)[1]  # type: ignore[index]
+    assert asks == {cast.alice: "look-again", cast.bob: "look-again, every 10s"}

@@ -123,7 +123,7 @@ class Crowd:
             project=self._project(work.project),
             resources=work.resources,
             startup_command=work.command,
-            batch_timeout=timedelta(seconds=1.3 * seconds) if work.command else None,
+            batch_timeout=timedelta(seconds=round(1.3 * seconds)) if work.command else None,
             environ={_SECONDS: f"{seconds:.0f}", "SIMULATED_LOAD": f"{work.load:.2f}"},
         )
 

@@ -39,9 +39,10 @@ class ShareForm(forms.Form):
     )
     right = forms.ChoiceField(
         label=gettext_lazy("Right"),
-        choices=(
-            (ShareRight.VIEW, gettext_lazy("View: its pages, log and usage, and the terminal without typing")),
-            (ShareRight.USE, gettext_lazy("Use: also type, run code, open apps and change files, as you")),
+        choices=((ShareRight.VIEW, gettext_lazy("View")), (ShareRight.USE, gettext_lazy("Use"))),
+        help_text=gettext_lazy(
+            "View: its pages, log and usage, and the terminal without typing. "
+            "Use: also type, run code, open apps and change files, as you."
         ),
     )
 
