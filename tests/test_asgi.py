@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import gzip
 import inspect
 import os
 import re
@@ -411,6 +412,25 @@ def test_every_view_is_served_as_it_is_written(monkeypatch: pytest.MonkeyPatch) 
 def test_no_middleware_holds_a_thread_while_a_view_waits() -> None:
     kinds = {name: import_string(name) for name in settings.MIDDLEWARE}
     assert [name for name, kind in kinds.items() if not getattr(kind, "async_capable", False)] == []
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(
+    ("path", "headers", "is_compressed"),
+    [
+        ("/login/", [(b"accept-encoding", b"gzip")], True),
+        ("/login/", [], False),
+        ("/api/v1/sessions/", [(b"accept-encoding", b"gzip")], False),
+        ("/healthz", [(b"accept-encoding", b"gzip")], False),
+    ],
+)
+def test_pages_are_compressed_and_nothing_else(
+    path: str, headers: list[tuple[bytes, bytes]], is_compressed: bool
+) -> None:
+    start, *parts = asyncio.run(ask(application, path, *headers))
+    body = b"".join(part.get("body", b"") for part in parts)
+    assert (dict(start["headers"]).get(b"content-encoding") == b"gzip") == is_compressed
+    assert b"<form" in (gzip.decompress(body) if is_compressed else body) or path != "/login/"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the memory allocator of Linux")

@@ -131,6 +131,7 @@ MIDDLEWARE = [
     "backendai.base.db.per_request.keep_for_request",
     "django.middleware.security.SecurityMiddleware",
     "backendai.portal.http.static_files.serve_files",
+    "backendai.portal.http.compression.compress_pages",
     "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
