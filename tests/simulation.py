@@ -23,7 +23,7 @@ from backendai.agent.loop.manifests import Manifests
 from backendai.agent.loop.reconcile import Reconciler
 from backendai.agent.loop.starts import Starts
 from backendai.agent.portal.client import PortalRefused, PortalUnreachable
-from backendai.base.core.errors import NotFound
+from backendai.base.core.errors import Conflict, NotFound
 from backendai.base.core.slots import Slots
 from backendai.base.wire.capabilities import Capability
 from backendai.base.wire.homes import STORE
@@ -189,7 +189,7 @@ class InProcessPortal:
             raise PortalUnreachable("no way to the portal")
         try:
             answer = action(Agent.objects.get(pk=self.agent_id))
-        except NotFound as error:
+        except (Conflict, NotFound) as error:
             raise PortalRefused(error.message, status=404) from error
         finally:
             close_old_connections()
@@ -242,7 +242,9 @@ class Node:
         up = SyncUp(
             boot_id="b", version="1", backend="docker", architecture="x86_64", gateway_url="http://127.0.0.1:1",
             capacity=self.agent.capacity, kernels=listing,
-            capabilities=[*reported(None, "docker"), Capability.HOMES, f"{CAPABILITY}{STORE}"],
+            capabilities=[
+                *reported(None, "docker"), Capability.HOMES, Capability.PROGRAM_STOPS, f"{CAPABILITY}{STORE}"
+            ],
             unknown=[
                 UnknownKernel(kernel_id=kernel_id, generation=generation, kept=True)
                 for kernel_id, generation in self.epoch.kept
@@ -271,11 +273,15 @@ class Node:
             self._do("start", kernel_id, generation, self.starts.start)
 
     def store_homes(self, state: JobState) -> None:
-        """Report on every home that this node is to store, unless the kernel has ended here."""
-        running = {pk for pk, one in self.engine.containers.items() if one.running}
+        """Report on every home that this node is to store, unless the kernel has ended here by itself."""
         for order in orders_of([self.agent.pk]).get(self.agent.pk, []):
             spec = kind_named(STORE).spec(self.agent, order.job_id)
-            if UUID(str(spec.work["kernel_id"])) in running and not self.portal.cut:
+            kernel_id, there = UUID(str(spec.work["kernel_id"])), None
+            if not self.portal.cut:
+                there = self.engine.containers.get(kernel_id)
+            if there and spec.work["grace"]:
+                self.engine.stop(kernel_id, grace=spec.work["grace"])
+            if there and (there.running or (spec.work["grace"] and there.exit_code == 143)):
                 report = NodeJobReport(kind=STORE, job_id=order.job_id, state=state)
                 kind_named(STORE).heard(self.agent, report, now=timezone.now())
 

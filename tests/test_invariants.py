@@ -115,6 +115,7 @@ class WholePlatform(RuleBasedStateMachine):
     @rule(cpu=st.sampled_from([1, 2, 3, 4]), size=st.sampled_from([1, 1, 2]), batch=st.booleans(), mounts=st.booleans())
     def create(self, cpu: int, size: int, batch: bool, mounts: bool) -> None:
         kind: dict[str, Any] = {"session_type": "batch", "startup_command": "true"} if batch else {}
+        kind |= {"may_be_stopped": True} if batch and size == 1 else {}
         kind |= {"mounts": [MountRequest("data")]} if mounts else {}
         try:
             make_session(self.cast.alice, resources={"cpu": cpu, "mem": "1g"}, cluster_size=size, **kind)

@@ -230,6 +230,7 @@ DISK_RESERVE = told.whole("BACKENDAI_DISK_RESERVE", 256 * 2**20, least=0, most=2
 COMMIT_BYTES = told.whole("BACKENDAI_COMMIT_BYTES", 10 * 2**30, least=0, most=2**50)
 COMMIT_TIMEOUT = told.whole("BACKENDAI_COMMIT_TIMEOUT", 1800, least=60, most=86400)
 HOME_STORE_TIMEOUT = told.whole("BACKENDAI_HOME_STORE_TIMEOUT", 300, least=10, most=86400)
+STOP_GRACE = told.whole("BACKENDAI_STOP_GRACE", 60, least=1, most=3600)  # for programs to save their state
 
 # Seconds for which an app proxy without the database serves endpoints from its endpoint table. Meanwhile, a revoked
 # token still opens its endpoint.

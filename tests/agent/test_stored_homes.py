@@ -12,6 +12,7 @@ import subprocess
 import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from uuid import UUID, uuid4
 
 import pytest
@@ -23,6 +24,7 @@ from backendai.agent.backends.native.cgroup import hold, members
 from backendai.agent.backends.native.sandbox import Isolation, probe
 from backendai.agent.backends.shared.home import fill_home
 from backendai.agent.jobs.handlers import JobUnwanted
+from backendai.agent.jobs.kinds import StoreHomeHandler
 from backendai.agent.mounts import children
 from backendai.agent.mounts.children import Children
 from backendai.agent.mounts.homes import unpack_home
@@ -412,6 +414,21 @@ def test_a_native_kernel_goes_on_with_the_home_of_the_one_before(bench: Bench, n
     with pytest.raises(StartFailed) as caught:
         native.start(again)
     assert caught.value.code == "home-missing" and native.kernels() == []
+
+
+def test_a_native_program_saves_its_state_at_sigterm_and_goes_on_from_it(bench: Bench, native: NativeBackend) -> None:
+    saves = "trap 'echo saved >state; exit 75' TERM; touch began; while :; do sleep 0.1; done"
+    command = f"[ -f state ] && exec cat state; {saves}"
+    first = make_spec(image=IMAGE, session_type="batch", command=command)
+    native.start(first)
+    until((native._homes(first.kernel_id) / "began").exists)
+    work = StoreWork(kernel_id=first.kernel_id, generation=1, home=bench.place, timeout=60.0, grace=30.0)
+    progress = SimpleNamespace(tell=lambda _: None, heed=lambda _: None)
+    StoreHomeHandler(native, lambda: None).run(work, progress)  # type: ignore[arg-type]
+    assert native.ended(first.kernel_id) and native.kernels()[0].exit_code == 75
+    native.remove(first.kernel_id)
+    again = first.model_copy(update={"generation": 2, "home": bench.place})
+    assert run_to_end(native, again) == ["saved"]
 
 
 def test_a_control_group_of_version_2_is_frozen_as_a_whole() -> None:

@@ -38,8 +38,8 @@ class StoringNode(Node):
         self.backend.said.clear()
         return spec.kernel_id
 
-    def want(self, kernel_id: UUID, generation: int = 1) -> UUID:
-        work = StoreWork(kernel_id=kernel_id, generation=generation, home=PLACE, timeout=60.0)
+    def want(self, kernel_id: UUID, generation: int = 1, grace: float | None = None) -> UUID:
+        work = StoreWork(kernel_id=kernel_id, generation=generation, home=PLACE, timeout=60.0, grace=grace)
         job_id = uuid4()
         self.portal.jobs[job_id] = NodeJobSpec(kind=STORE, job_id=job_id, work=work.model_dump(mode="json"))
         return job_id
@@ -67,6 +67,31 @@ def test_a_stored_kernel_stays_frozen_until_the_portal_ends_it() -> None:
         node.sync()
     assert "thaw" not in node.backend.said and node.acts()[2:] == ["stop", "log", "remove"]
     assert {"homes", f"job.{STORE}"} <= capabilities_of(node.backend)
+
+
+@pytest.mark.parametrize("is_next_agent", [False, True])
+def test_a_program_that_has_ended_for_the_stop_keeps_its_kernel_until_the_home_is_stored(is_next_agent: bool) -> None:
+    node = StoringNode()
+    kernel_id = node.launch()
+    job_id = node.want(kernel_id, grace=20.0)
+    if is_next_agent:
+        node.backend.stop(kernel_id, grace=20.0)
+        node = StoringNode(node.portal, node.backend)
+    node.begin(job_id)
+    node.settle()
+    assert node.portal.job_reports[-1].state == "DONE" and node.acts() == ["stop", "store"]
+    assert any("20 s to save" in report.message for report in node.portal.job_reports) != is_next_agent
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_a_program_that_ends_by_itself_is_left_to_the_report_of_its_end(code: int) -> None:
+    node = StoringNode()
+    kernel_id = node.launch()
+    node.backend.exit(kernel_id, code)
+    node.begin(node.want(kernel_id, grace=20.0))
+    node.settle()
+    assert {report.state for report in node.portal.job_reports} == {"RUNNING"}
+    assert "store" not in node.backend.said and "stop" not in node.backend.said
 
 
 @pytest.mark.parametrize("over", [{"generation": 2}, {"kernel_id": uuid4()}])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from backendai.base.core.errors import Conflict
+from backendai.base.core.errors import Conflict, UserError
 from backendai.base.wire.capabilities import Capability
 from backendai.base.wire.homes import STORE, StoreWork
 from backendai.base.wire.messages import KernelState
@@ -27,7 +27,7 @@ from backendai.domain.compute.services.life.reports import kernel_reported
 from backendai.domain.compute.services.life.resuming import resume_session
 from backendai.domain.compute.services.life.stopping import stop_session
 from backendai.domain.compute.services.status.moves import StatusCause
-from backendai.domain.compute.status import Phase, Status
+from backendai.domain.compute.status import Phase, Result, Status
 from backendai.domain.storage.models import Folder
 from backendai.domain.storage.services import folders
 from backendai.domain.storage.status import FolderStatus, Usage
@@ -41,7 +41,9 @@ from tests.mount_tools import storage_host
 
 pytestmark = pytest.mark.django_db
 
-ABLE = {"capabilities": [Capability.HOMES, Capability.IMAGES, Capability.FOLDERS, f"{CAPABILITY}{STORE}"]}
+_CAN = [Capability.HOMES, Capability.PROGRAM_STOPS, Capability.IMAGES, Capability.FOLDERS, f"{CAPABILITY}{STORE}"]
+ABLE = {"capabilities": _CAN}
+BATCH = {"session_type": "batch", "startup_command": "python train.py", "may_be_stopped": True}
 
 
 @pytest.fixture(autouse=True)
@@ -232,6 +234,80 @@ def test_it_can_be_terminated_while_it_stops_and_when_it_is_stopped(cast: Cast) 
     assert not violations()
 
 
+def test_a_batch_session_that_may_be_stopped_begins_again_with_its_home_and_succeeds(cast: Cast) -> None:
+    one = Stopper(cast, **BATCH)
+    job, kernel = one.stop(), one.session.kernels.get()
+    assert [StoreWork.model_validate(order.work).grace for order in one.orders()] == [60.0]
+    assert one.tell(JobState.RUNNING)
+    with pytest.raises(Conflict, match="not stored yet"):
+        kernel_reported(one.agent, report_of(kernel, KernelState.TERMINATED, exit_code=143))
+    with pytest.raises(Conflict, match="program is ending"):
+        one.resume()
+    cancel_job(one.owner, job.pk, now=timezone.now())  # too late: it has SIGTERM
+    repair_at(later(seconds=1))
+    assert one.status == Status.STOPPING and one.tell(JobState.RUNNING)
+    one.tell(JobState.DONE)
+    one.end_kernels()
+    assert one.status == Status.STOPPED and not violations()
+
+    one.resume()
+    run_pass(timezone.now())
+    kernel.refresh_from_db()
+    assert kernel.agent
+    spec = spec_for(kernel.agent, kernel.pk)
+    assert spec.home and (spec.command, spec.environ["BACKENDAI_RESUMED"]) == ("python train.py", "1")
+    kernel_reported(kernel.agent, report_of(kernel, KernelState.RUNNING))
+    kernel_reported(kernel.agent, report_of(kernel, KernelState.TERMINATED, exit_code=0, reason="exited"))
+    assert (one.status, one.session.result) == (Status.TERMINATED, Result.SUCCESS)
+    assert not violations()
+
+
+@pytest.mark.parametrize(("code", "reason", "result"), [
+    (0, "", Result.SUCCESS), (0, "exited", Result.SUCCESS), (1, "exited", Result.FAILED),
+])  # fmt: skip
+def test_a_program_that_ends_by_itself_while_it_is_stopped_ends_its_session(
+    cast: Cast, code: int, reason: str, result: str
+) -> None:
+    one = Stopper(cast, **BATCH)
+    job = one.stop()
+    one.tell(JobState.RUNNING)
+    kernel = one.session.kernels.get()
+    kernel_reported(one.agent, report_of(kernel, KernelState.TERMINATED, exit_code=code, reason=reason))
+    assert (one.status, one.session.result) == (Status.TERMINATED, result)
+    repair_at(later(seconds=1))
+    job.refresh_from_db()
+    assert job.status == BackgroundJob.Status.CANCELLED
+    assert not violations()
+
+
+@pytest.mark.parametrize("was_stopped", [False, True])
+def test_a_program_that_was_ended_in_vain_loses_no_earlier_home(cast: Cast, was_stopped: bool) -> None:
+    one = Stopper(cast, **BATCH)
+    kernel = one.session.kernels.get()
+    if was_stopped:
+        one.be_stopped()
+        one.resume()
+        run_pass(timezone.now())
+        kernel_reported(one.agent, report_of(kernel, KernelState.RUNNING))
+    one.stop()
+    one.tell(JobState.RUNNING)
+    one.tell(JobState.FAILED, message="No space left.")
+    assert one.status == Status.RUNNING
+    kernel_reported(one.agent, report_of(kernel, KernelState.TERMINATED, exit_code=143))
+    expected = Status.STOPPED if was_stopped else Status.ERROR
+    assert (one.status, one.session.status_reason) == (expected, "home-not-stored")
+    assert not violations()
+
+
+@pytest.mark.parametrize(("over", "code"), [
+    ({"session_type": "interactive", "startup_command": ""}, "batch-only"), ({"cluster_size": 2}, "single-kernel-only"),
+])  # fmt: skip
+def test_only_batch_sessions_of_one_kernel_choose_to_be_stopped(cast: Cast, over: dict[str, Any], code: str) -> None:
+    with pytest.raises(UserError) as caught:
+        make_session(cast.alice, **BATCH | over)
+    assert (caught.value.code, caught.value.field) == (code, "may_be_stopped")
+
+
 @pytest.mark.parametrize("code", ["pending-timeout", "gave-up-scheduling"])
 def test_a_session_that_finds_no_place_is_stopped_again(one: Stopper, code: str) -> None:
     one.be_stopped()
@@ -303,8 +379,9 @@ def test_an_idle_session_is_stopped_where_it_can_be(cast: Cast, at_end: str, sto
     assert not violations()
 
 
-def test_a_drain_moves_its_sessions_to_other_agents_at_the_deadline(cast: Cast) -> None:
-    one, two = Stopper(cast), make_running_session(cast.alice, make_agent())
+@pytest.mark.parametrize("kind", [{}, BATCH, {**BATCH, "retry_on_agent_loss": True}])
+def test_a_drain_moves_its_sessions_to_other_agents_at_the_deadline(cast: Cast, kind: dict[str, Any]) -> None:
+    one, two = Stopper(cast, **kind), make_running_session(cast.alice, make_agent())
     kernel = two.kernels.select_related("agent").get()
     other = able_agent()
     for agent in (one.agent, kernel.agent):
@@ -321,8 +398,18 @@ def test_a_drain_moves_its_sessions_to_other_agents_at_the_deadline(cast: Cast) 
     assert not violations()
 
 
-def test_a_session_gives_way_to_one_of_higher_priority_and_comes_back(cast: Cast) -> None:
-    one = Stopper(cast, resources={"cpu": 4, "mem": "1g"}, priority=5)
+def test_a_batch_session_runs_again_from_its_start_where_its_home_cannot_be_stored(cast: Cast) -> None:
+    one = Stopper(cast, **BATCH, retry_on_agent_loss=True)
+    one.agent.storage_hosts.update(fault="It is away.")
+    start_drain(cast.dana, one.agent, now=timezone.now(), ends_at=later(minutes=1))
+    repair_at(later(minutes=2))
+    one.end_kernels()
+    assert (one.status, one.session.resumes, one.session.retries) == (Status.PENDING, 0, 1)
+
+
+@pytest.mark.parametrize("kind", [{}, BATCH])
+def test_a_session_gives_way_to_one_of_higher_priority_and_comes_back(cast: Cast, kind: dict[str, Any]) -> None:
+    one = Stopper(cast, resources={"cpu": 4, "mem": "1g"}, priority=5, **kind)
     ResourceGroup.objects.update(preempt_after=timedelta(minutes=30))
     urgent = make_session(cast.bob, resources={"cpu": 2, "mem": "1g"}, priority=20)
     run_pass(timezone.now())
@@ -345,6 +432,7 @@ def test_a_session_gives_way_to_one_of_higher_priority_and_comes_back(cast: Cast
 
 def test_what_cannot_be_stopped_is_refused_with_the_reason(cast: Cast) -> None:
     one = Stopper(cast)
+    assert refusal(Stopper(cast, **BATCH | {"may_be_stopped": False})) == "kind-not-stopped"
     with pytest.raises(Conflict) as caught:
         resume_session(one.owner, one.session, now=timezone.now())
     assert caught.value.code == "not-stopped"

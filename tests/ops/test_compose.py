@@ -148,6 +148,7 @@ def test_agents_get_their_settings_and_no_secret_of_the_portal(tmp_path: Path) -
         "BACKENDAI_COMMIT_BYTES",
         "BACKENDAI_COMMIT_TIMEOUT",
         "BACKENDAI_HOME_STORE_TIMEOUT",
+        "BACKENDAI_STOP_GRACE",
         "BACKENDAI_SERVING_TRUST",
         "BACKENDAI_PROMETHEUS_URL",
         "BACKENDAI_SERVING_PUBLIC",

@@ -63,6 +63,7 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
         "note": "First try.\nWith fewer epochs.",
         "batch_timeout": 5400,
         "retry_on_agent_loss": True,
+        "may_be_stopped": True,
         "mounts": [{"folder": "data", "path": "part", "target": "here", "rights": "view"}],
         "start_in": "data",
     },

@@ -143,6 +143,7 @@ _REPORTED: dict[Capability, type[Any]] = {
     Capability.READINGS: Measuring,
     Capability.FOLDERS: Mounting,
     Capability.HOMES: HomeStoring,
+    Capability.PROGRAM_STOPS: HomeStoring,
 }
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+from uuid import UUID
 
 from backendai.agent.backends.abilities import Committing, HomeStoring, Imaging, capabilities_with
 from backendai.agent.backends.base import Backend, BackendError, KernelGone, SavedImage
-from backendai.agent.jobs.handlers import JobHandler, JobProgress, Outcome
+from backendai.agent.jobs.handlers import JobHandler, JobProgress, JobUnwanted, Outcome
 from backendai.base.core.messages import Message
 from backendai.base.wire.capabilities import Capability
 from backendai.base.wire.homes import STORE, StoreWork
@@ -77,19 +78,23 @@ class PullHandler(JobHandler):
 
 class StoreHomeHandler(JobHandler):
     """Stores the home of a kernel, whose programs stand still from then on. If that fails they go on, as if nothing had
-    happened."""
+    happened. Where the order has a grace, the program is ended first, and its kernel stays until the portal ends it."""
 
     _backend: HomeStoring
 
     kind, work = STORE, StoreWork
-    needs, begins = Capability.HOMES, Message("The session stands still, and its home is being stored.")
+    needs, begins = Capability.HOMES, Message("The home of the session is being stored.")
     at_once = 2
 
     def run(self, work: StoreWork, progress: JobProgress) -> Outcome:
-        """Freeze the kernel and store its home. The portal ends the kernel afterwards."""
-        here = {(one.kernel_id, one.generation) for one in self._backend.kernels() if one.running}
-        if (work.kernel_id, work.generation) not in here:
+        """Freeze the kernel, or end its program, and store its home. The portal ends the kernel afterwards."""
+        here = {(one.kernel_id, one.generation): one.running for one in self._backend.kernels()}
+        is_running = here.get((work.kernel_id, work.generation))
+        if is_running is None or not (is_running or work.grace is not None):
             raise KernelGone("The session ended before its home was stored.")
+        if work.grace is not None:
+            self._end_program(work.kernel_id, work.grace, progress)
+            return Outcome(result=self._backend.store_home(work, progress.heed).model_dump())
         try:
             self._backend.freeze(work.kernel_id)
             result = self._backend.store_home(work, progress.heed)
@@ -98,6 +103,17 @@ class StoreHomeHandler(JobHandler):
                 self._backend.thaw(work.kernel_id)
             raise
         return Outcome(result=result.model_dump())
+
+    def _end_program(self, kernel_id: UUID, grace: float, progress: JobProgress) -> None:
+        """End the kernel's program, unless an earlier agent has done so. Raises JobUnwanted if it ended by itself, or
+        with success: the report of that ends the session."""
+        if self._backend.ended(kernel_id) is None:
+            progress.tell(Message("The program has {seconds} s to save its state.", seconds=f"{grace:g}"))
+            self._backend.stop(kernel_id, grace=grace)
+        ended = self._backend.ended(kernel_id)
+        if ended is None or ended.reason or ended.exit_code == 0:
+            raise JobUnwanted
+        progress.tell(Message("The program has ended, and its home is being stored."))
 
     def undo(self, work: StoreWork) -> None:
         """Let the kernel go on, and delete an incomplete archive."""

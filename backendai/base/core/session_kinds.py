@@ -27,6 +27,7 @@ class SessionKind:
     - ``clusters``: it can have several kernels.
     - ``is_saved``: it can be saved as an image.
     - ``stops``: it can be stopped and resumed.
+    - ``stops_by_choice``: it can if its launch says so: its program ends, and begins again.
     - ``runs_again``: it can restart on another agent.
     - ``is_served``: it is a replica of an endpoint.
     - ``is_checked``: idle checkers can check it.
@@ -45,6 +46,7 @@ class SessionKind:
     clusters: bool = True
     is_saved: bool = False
     stops: bool = False
+    stops_by_choice: bool = False
     runs_again: bool = False
     is_served: bool = False
     is_checked: bool = True
@@ -72,7 +74,9 @@ class SessionKind:
 
 _TABLE = (
     SessionKind("interactive", EndedBy.OWNER, executes_code=True, is_saved=True, stops=True, is_usually_checked=True),
-    SessionKind("batch", EndedBy.PROGRAM, has_dependencies=True, has_result=True, runs_again=True),
+    SessionKind(
+        "batch", EndedBy.PROGRAM, has_dependencies=True, has_result=True, stops_by_choice=True, runs_again=True
+    ),
     # Not checked: a replica that an idle checker ends would only be replaced.
     SessionKind("inference", EndedBy.ENDPOINT, is_launched=False, is_served=True, is_checked=False),
     # A small, short-lived session that opens folders for file clients and computes nothing.

@@ -35,7 +35,8 @@ class BundleUp(Message):
 class BundleDown(Order):
     """The answers to a bundle. ``specs``: specs of the requested kernels that should still run. ``kept``: for each log
     in order, whether it is stored (False: the kernel is not on this agent). ``applied``: for each report in order,
-    whether the portal still wants the kernel (None: the kernel is not on this agent)."""
+    whether the portal still wants the kernel (None: it refuses the report, as the kernel is not on this agent, or its
+    home is not stored yet)."""
 
     specs: list[KernelSpec] = Field(default_factory=list)
     kept: list[bool] = Field(default_factory=list)

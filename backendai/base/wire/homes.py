@@ -26,7 +26,7 @@ class StoreWork(Order):
     seconds.
 
     The kernel's programs stand still from the beginning of the job until the kernel ends. After a failed or cancelled
-    job they go on.
+    job they go on. With ``grace`` the main program is ended first: SIGTERM, and SIGKILL after so many seconds.
     """
 
     kernel_id: UUID
@@ -34,6 +34,7 @@ class StoreWork(Order):
     home: StoredHome
     most_bytes: int | None = None
     timeout: float = 1800.0
+    grace: float | None = None
 
 
 class StoreResult(Message):

@@ -183,7 +183,8 @@ def nothing_is_overdue(world: World) -> Violations:
         group = session.resource_group
         deadlines = {
             Status.PULLING: group.pull_timeout,
-            Status.STOPPING: timedelta(seconds=settings.HOME_STORE_TIMEOUT) + group.terminate_timeout,
+            Status.STOPPING: timedelta(seconds=settings.HOME_STORE_TIMEOUT + settings.STOP_GRACE)
+            + group.terminate_timeout,
             Status.TERMINATING: group.terminate_timeout,
         }
         deadline = deadlines.get(Status(session.status), longest_start(group, session.slowness))

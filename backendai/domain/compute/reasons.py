@@ -12,6 +12,8 @@ from backendai.scheduler.idle_kinds import IDLE_KINDS
 
 GAVE_WAY = "gave-way"  # stopped for a session of higher priority
 STOPPED = "stopped"  # its homes are stored, and it can be resumed
+HOME_NOT_STORED = "home-not-stored"  # its program was ended to stop it, in vain
+STOPPED_TOO_LONG = "stopped-too-long"
 FINISHED = "task-finished"  # the command of a batch session ended with exit code 0
 
 
@@ -116,6 +118,9 @@ REASONS: dict[str, Reason] = {
     "home-missing": _fault(Message("The home that was stored as it stopped cannot be read.")),
     "home-too-large": _fault(Message("The stored home does not fit on the agent."), is_retriable=False),
     "home-broken": _fault(Message("The archive of the stored home cannot be read."), is_retriable=False),
+    HOME_NOT_STORED: _fault(
+        Message("Its program was ended to stop it, but its home could not be stored."), is_retriable=False
+    ),
     "storage-missing": _fault(Message("The agent does not have the storage host of a mounted folder.")),
     "storage-silent": _fault(Message("The storage host of a mounted folder did not answer.")),
     "folder-missing": _fault(Message("A mounted folder is not on its storage host."), is_retriable=False),

@@ -166,6 +166,13 @@ class SessionSpec:
     retry_on_agent_loss: Annotated[
         bool, Field(description="Queue and start again when the agent is lost. Batch only.")
     ] = False
+    may_be_stopped: Annotated[
+        bool,
+        Field(
+            description="Batch with one kernel: can be stopped and resumed. The program gets SIGTERM and time to save "
+            "its state in /home/work, and begins again with BACKENDAI_RESUMED."
+        ),
+    ] = False
     access_key: Annotated[
         Word, Field(description="The owner's key pair to which the session counts. Default: the main one.")
     ] = ""

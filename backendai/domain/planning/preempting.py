@@ -8,6 +8,8 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from django.db.models import Q
+
 from backendai.base.core.durations import describe_duration
 from backendai.base.core.messages import Message
 from backendai.base.core.session_kinds import kinds_with
@@ -61,10 +63,11 @@ def give_way(group: ResourceGroup, snapshot: Snapshot, waits: Sequence[Wait], no
 
 def _candidates(group: ResourceGroup, least: timedelta, now: datetime) -> list[Candidate]:
     """Return the running sessions of the group that have run long enough and were not stopped too often. One query."""
+    able = Q(session__session_type__in=kinds_with("stops")) | Q(session__may_be_stopped=True)
     kernels = Kernel.objects.filter(
+        able,
         session__resource_group=group,
         session__status=Status.RUNNING,
-        session__session_type__in=kinds_with("stops"),
         session__started_at__lte=now - least,
         session__resumes__lt=MOST_RESUMES,
         agent__isnull=False,

@@ -158,7 +158,7 @@ def bundle(request: HttpRequest, agent: Agent) -> HttpResponse:
         kernels_reported([ReceivedReport(agent, one) for one in message.reports], now=now) if message.reports else []
     )
     specs = specs_for(dict.fromkeys(message.specs, agent), also_running=True)
-    applied = [None if one is Verdict.FOREIGN else one is Verdict.APPLIED for one in verdicts]
+    applied = [None if one in (Verdict.FOREIGN, Verdict.EARLY) else one is Verdict.APPLIED for one in verdicts]
     return _answer(BundleDown(specs=list(specs.values()), kept=kept, applied=applied).model_dump_json())
 
 

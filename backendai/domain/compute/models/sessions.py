@@ -125,6 +125,9 @@ class ComputeSession(models.Model):
         null=True, blank=True, help_text=Message("The longest run of a batch session; empty: unlimited.")
     )
     retry_on_agent_loss = models.BooleanField(default=False, help_text="Run again from the start if its agent is lost.")
+    may_be_stopped = models.BooleanField(
+        default=False, db_default=False, help_text=Message("Its program can be stopped, and begins again.")
+    )
     done_when = models.CharField(
         max_length=16,
         blank=True,
@@ -213,6 +216,11 @@ class ComputeSession(models.Model):
     def kind(self) -> SessionKind:
         """The features of the session's type."""
         return KINDS[self.session_type]
+
+    @property
+    def can_stop(self) -> bool:
+        """Whether it can be stopped and resumed while it runs."""
+        return self.kind.stops or (self.kind.stops_by_choice and self.may_be_stopped)
 
     @property
     def kernel_slots(self) -> Slots:

@@ -39,6 +39,7 @@ LAUNCH_FIELDS = {
     "batch_timeout": LaunchField(TYPE, is_plain=True, needs="runs_program"),
     "priority": LaunchField(TYPE, is_copied=True, is_plain=True),
     "retry_on_agent_loss": LaunchField(TYPE, is_copied=True, is_plain=True, needs="runs_again"),
+    "may_be_stopped": LaunchField(TYPE, is_copied=True, is_plain=True, needs="stops_by_choice"),
     "depends_on": LaunchField(TYPE, is_copied=True, is_owners=True),
     "depends_when": LaunchField(TYPE, is_copied=True),
     "labels": LaunchField(TYPE, is_copied=True, is_plain=True),

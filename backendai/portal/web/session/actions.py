@@ -103,7 +103,7 @@ def _share(session: ComputeSession, *, is_own: bool) -> list[Action]:
 
 def _stop(session: ComputeSession) -> list[Action]:
     """Return the button that stops the session; its dialog says what is kept, or why that is not possible."""
-    if not session.kind.stops or session.status != Status.RUNNING:
+    if not session.can_stop or session.status != Status.RUNNING:
         return []
     return [Action("stop", _("Stop"), "player-pause", reverse("web:session_stop", args=[session.pk]), "stop")]
 

@@ -43,7 +43,11 @@ def terminate_many(request: PageRequest) -> HttpResponse:
 
 def _question(request: PageRequest, ids: Sequence[UUID]) -> dict[str, Any]:
     visible = ComputeSession.objects.visible_to(request.user)
-    rows = visible.filter(pk__in=ids).select_related("owner").only("name", "status", "session_type", "owner__email")
+    rows = (
+        visible.filter(pk__in=ids)
+        .select_related("owner")
+        .only("name", "status", "session_type", "may_be_stopped", "owner__email")
+    )
     chosen = [one for one in rows.order_by("name", "pk") if one.status in LIVE]
     waiting = visible.pending().filter(depends_on__in=[one.pk for one in chosen])
     before = waiting.exclude(pk__in=ids).order_by("name", "pk").distinct()
@@ -56,7 +60,7 @@ def _question(request: PageRequest, ids: Sequence[UUID]) -> dict[str, Any]:
         "pending": pending,
         "placed": len(chosen) - pending,
         "before": list(before[:_MOST_NAMED]),
-        "may_stop": any(one.is_running and one.kind.stops for one in chosen),
+        "may_stop": any(one.is_running and one.can_stop for one in chosen),
         "may_force": own or request.user.is_superadmin,
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from django.conf import settings
 from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect
@@ -39,7 +40,9 @@ def stop(request: PageRequest, session_id: UUID) -> HttpResponse:
             return redirect("web:session", session_id=session_id)
     obstacle = obstacle_to_stop(found, list(found.kernels.select_related("agent")))
     reason = in_words(obstacle[1]) if obstacle else ""
-    return box(request, found, "web/_session_stop.html", {"obstacle": reason, "mistake": mistake})
+    return box(
+        request, found, "web/_session_stop.html", {"obstacle": reason, "mistake": mistake, "grace": settings.STOP_GRACE}
+    )
 
 
 @signed_in("POST")

@@ -58,6 +58,7 @@ _SPEC_COLUMNS = (
     "session__priority",
     "session__batch_timeout",
     "session__retry_on_agent_loss",
+    "session__may_be_stopped",
     "session__cluster_size",
     "session__cluster_mode",
     "session__cluster_network",

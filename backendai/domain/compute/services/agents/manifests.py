@@ -58,6 +58,7 @@ COPIED = (
     "startup_command",
     "preopen_ports",
     "retry_on_agent_loss",
+    "may_be_stopped",
     "done_when",
     "image_digest",
     "priority",

@@ -211,6 +211,7 @@ def session_row(owner: User, asked: SessionSpec, checked: Checked, name: str, **
         designated_agents=checked.agents,
         placement=spec.placement,
         retry_on_agent_loss=spec.retry_on_agent_loss,
+        may_be_stopped=spec.may_be_stopped,
         done_when=spec.done_when,
         depends_when=spec.depends_when or When.SUCCESS,
         spec=kept_document(asked),

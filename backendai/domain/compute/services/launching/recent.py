@@ -81,6 +81,7 @@ def parameters_of(session: ComputeSession) -> dict[str, Any]:
         "priority": None if session.priority == USUAL_PRIORITY else session.priority,
         "batch_timeout": session.batch_timeout.total_seconds() if session.batch_timeout else None,
         "retry_on_agent_loss": session.retry_on_agent_loss,
+        "may_be_stopped": session.may_be_stopped,
         "labels": session.labels,
         "note": session.note,
         **_mounts_of(session),

@@ -83,7 +83,7 @@ def end_drained(now: datetime) -> int:
     if not due:
         return 0
     kernels = Kernel.objects.filter(agent__in=due, status__in=_ALIVE, session__status__in=_ALIVE).order_by("pk")
-    starting = kernels.filter(session__status__in=STARTING) | kernels.filter(RUN_AGAIN)
+    starting = kernels.filter(session__status__in=STARTING) | kernels.filter(RUN_AGAIN, session__may_be_stopped=False)
     again = stop_for_another_try(starting, DRAINED, _sentence, now=now)
     rows = kernels.filter(session__status=Status.RUNNING).exclude(session__in=again)
     whys = {
@@ -91,7 +91,9 @@ def end_drained(now: datetime) -> int:
         for session_id, agent in rows.values_list("session_id", "agent__name")[:MOST_AT_ONCE]
     }
     stopped = stop_each(list(whys), whys.get, now=now)
-    rest = {pk: why for pk, why in whys.items() if pk not in stopped}
+    left = kernels.filter(RUN_AGAIN, session__may_be_stopped=True).exclude(session__in=stopped)
+    again |= stop_for_another_try(left, DRAINED, _sentence, now=now)
+    rest = {pk: why for pk, why in whys.items() if pk not in stopped | again}
     return len(again) + len(stopped) + len(end_each(rest, only_from=[Status.RUNNING], now=now).terminating)
 
 

@@ -13,14 +13,14 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from backendai.base.core.errors import NotFound
+from backendai.base.core.errors import Conflict, NotFound
 from backendai.base.core.messages import Message, for_column
 from backendai.base.db.bulk import among, list_of, listed
 from backendai.base.db.per_row_case import Kind, by_row
 from backendai.base.wire.messages import KernelReport, KernelState
 from backendai.domain.cluster.models import Agent
 from backendai.domain.compute.models import Kernel
-from backendai.domain.compute.reasons import FINISHED
+from backendai.domain.compute.reasons import FINISHED, HOME_NOT_STORED
 from backendai.domain.compute.services.life.follow import follow
 from backendai.domain.compute.services.status.ledger import lock_sessions_of
 from backendai.domain.compute.services.status.moves import move_kernels, touch
@@ -32,6 +32,7 @@ _ALIVE = STARTING | {Status.RUNNING}
 _COLUMNS = (
     "session_id",
     "session__session_type",
+    "session__status",
     "agent_id",
     "generation",
     "hostname",
@@ -53,11 +54,12 @@ class ReceivedReport(NamedTuple):
 
 class Verdict(Enum):
     """The result for a report. APPLIED: it is applied. STALE: the kernel is no longer wanted, or has another
-    generation. FOREIGN: the kernel is unknown or on another agent."""
+    generation. FOREIGN: the kernel is unknown or on another agent. EARLY: its home is not stored yet."""
 
     APPLIED = "applied"
     STALE = "stale"
     FOREIGN = "foreign"
+    EARLY = "early"
 
 
 class _Located(NamedTuple):
@@ -71,10 +73,13 @@ class _Located(NamedTuple):
 
 def kernel_reported(agent: Agent, report: KernelReport, *, now: datetime | None = None) -> bool:
     """Apply an agent's report; returns whether the portal still wants the kernel. After False the agent removes the
-    container. Raises NotFound for an unknown kernel and for a kernel of another agent."""
+    container. Raises NotFound for an unknown kernel and for a kernel of another agent, and Conflict for the end of a
+    kernel whose home is not stored yet."""
     (verdict,) = kernels_reported([ReceivedReport(agent, report)], now=now or timezone.now())
     if verdict is Verdict.FOREIGN:
         raise NotFound("This kernel is not on this agent.")
+    if verdict is Verdict.EARLY:
+        raise Conflict("The home of this kernel is not stored yet.", code="home-not-stored")
     return verdict is Verdict.APPLIED
 
 
@@ -145,7 +150,9 @@ def _apply(round_: Sequence[_Located], now: datetime) -> list[tuple[_Located, Ve
         verdict = Verdict.APPLIED
         status = item.kernel.status
         if item.report.state == KernelState.TERMINATED:
-            if status not in TERMINAL:
+            if _ends_early(item):
+                verdict = Verdict.EARLY
+            elif status not in TERMINAL:
                 ended.append(item)
         elif status not in _ALIVE:
             verdict = Verdict.STALE
@@ -159,6 +166,14 @@ def _apply(round_: Sequence[_Located], now: datetime) -> list[tuple[_Located, Ve
     if moved:
         follow(moved, now=now)
     return verdicts
+
+
+def _ends_early(item: _Located) -> bool:
+    """Return whether the agent ended the program so that the session stops, and has yet to store its home. A program
+    that succeeded meanwhile ends its session as usual."""
+    kernel, report = item.kernel, item.report
+    is_stopping = kernel.session.status == Status.STOPPING and kernel.status == Status.RUNNING
+    return is_stopping and not report.reason and report.exit_code != 0
 
 
 def _note_progress(some: Sequence[_Located]) -> None:
@@ -234,11 +249,13 @@ def _steps(item: _Located, reason: str, message: str, now: datetime) -> list[dic
 
 
 def _reason(item: _Located) -> tuple[str, str]:
-    report = item.report
+    report, runs_program = item.report, item.kernel.session.kind.runs_program
+    if not report.reason and runs_program and item.kernel.status == Status.RUNNING:  # the agent ended it to stop it
+        return (FINISHED, "") if report.exit_code == 0 else (HOME_NOT_STORED, "")
     if report.reason != _ENDED_BY_ITSELF:
         return report.reason or "self-terminated", report.full_message
     cause = report.full_message if report.has_cause or report.exit_code is None else ""
-    if not item.kernel.session.kind.runs_program:
+    if not runs_program:
         message = Message(
             "The main program of {hostname} ended with exit code {exit_code}.",
             hostname=item.kernel.hostname,

@@ -19,7 +19,7 @@ from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.reasons import GAVE_WAY
 from backendai.domain.compute.services.life.draining import DRAINED
 from backendai.domain.compute.services.life.retrying import OF_A_NEW_RUN, requeue_kernels
-from backendai.domain.compute.services.life.stopping import CANCELLED, give_up_stop, stopping_now
+from backendai.domain.compute.services.life.stopping import CANCELLED, give_up_stop, stop_grace, stopping_now
 from backendai.domain.compute.services.status.moves import StatusCause, move
 from backendai.domain.compute.status import Phase, Status
 
@@ -70,6 +70,9 @@ def _requeue(session: ComputeSession, message: str, now: datetime) -> bool:
 def _let_go_on(user: User, session: ComputeSession, now: datetime) -> None:
     """Cancel the storing of the session's homes."""
     job = stopping_now([session.pk]).get(session.pk)
+    if stop_grace(session) is not None:
+        text = Message("Its program is ending. Resume it when it is stopped.")
+        raise Conflict(text, code="not-stopped")
     if job is None:
         text = Message("Its files are stored already. Resume it when it is stopped, in a few seconds.")
         raise Conflict(text, code="not-stopped")

@@ -1,7 +1,8 @@
 """Stops running sessions so that they can be resumed: their agents store their homes in a folder of the owner, and only
 then the kernels end and their slots become free.
 
-The programs stand still while the homes are stored. If that fails or is cancelled, they go on.
+The programs stand still while the homes are stored. If that fails or is cancelled, they go on. The program of a batch
+session ends first: from then on the stop cannot be cancelled, and its kernel's end counts once its home is stored.
 """
 
 from __future__ import annotations
@@ -55,12 +56,14 @@ _Store = HomeStore.Status
 
 def obstacle_to_stop(session: ComputeSession, kernels: Sequence[Kernel]) -> tuple[str, str] | None:
     """Return why the session cannot be stopped now, as code and message; None if it can."""
-    if not session.kind.stops:
-        return "kind-not-stopped", Message("Only interactive sessions can be stopped and resumed.")
+    if not session.can_stop:
+        text = Message("Only interactive sessions can be stopped, and batch sessions that were launched so.")
+        return "kind-not-stopped", text
     if session.status != Status.RUNNING or any(one.status != Status.RUNNING or not one.agent for one in kernels):
         return "not-running", Message("Only a running session can be stopped.")
     for agent in {one.agent_id: one.agent for one in kernels if one.agent}.values():
-        if why := why_not(agent, Capability.HOMES):
+        able = (Capability.HOMES,) if session.kind.stops else (Capability.HOMES, Capability.PROGRAM_STOPS)
+        if why := next(filter(None, (why_not(agent, one) for one in able)), ""):
             return "homes-not-stored", why
         if is_outdated(agent, STORE):
             return "agent-outdated", update_agent(agent)
@@ -151,28 +154,29 @@ def _stop(session: ComputeSession, cause: Callable[[UUID], StatusCause | None], 
 
 
 def stores_wanted() -> QuerySet[HomeStore]:
-    """Return the unfinished orders to store homes whose jobs are running and not cancelled."""
-    running = Q(job__status=BackgroundJob.Status.RUNNING, job__cancel_requested_at=None)
-    return HomeStore.objects.filter(running, status=_Store.STORING)
+    """Return the unfinished orders to store homes whose jobs are running and not cancelled in time."""
+    in_time = Q(job__cancel_requested_at=None) | Q(heard_at__isnull=False, session__may_be_stopped=True)
+    return HomeStore.objects.filter(in_time, job__status=BackgroundJob.Status.RUNNING, status=_Store.STORING)
 
 
 def store_spec(agent: Agent, store_id: UUID) -> NodeJobSpec:
     """Return an agent's order to store a home. Raises NotFound if the order is obsolete."""
-    store = stores_wanted().filter(pk=store_id, agent=agent).select_related("kernel", "folder__host").first()
-    if store is None:
+    rows = stores_wanted().filter(pk=store_id, agent=agent).select_related("kernel", "folder__host", "session")
+    if (store := rows.first()) is None:
         raise NotFound("This home is not wanted from this agent.")
-    seconds = float(settings.HOME_STORE_TIMEOUT)
+    grace = stop_grace(store.session)
     work = StoreWork(
         kernel_id=store.kernel_id,
         generation=store.generation,
         home=stored_home(store.folder, store.kernel.hostname),
         most_bytes=store.most_bytes,
-        timeout=seconds,
+        timeout=float(settings.HOME_STORE_TIMEOUT),
+        grace=grace,
     )
     return NodeJobSpec(
         kind=STORE,
         job_id=store.pk,
-        seconds=seconds,
+        seconds=settings.HOME_STORE_TIMEOUT + (grace or 0.0),
         has_started=store.heard_at is not None,
         work=work.model_dump(mode="json"),
     )
@@ -181,11 +185,12 @@ def store_spec(agent: Agent, store_id: UUID) -> NodeJobSpec:
 def store_reported(agent: Agent, report: NodeJobReport, *, now: datetime) -> bool:
     """Apply an agent's report about a home; returns whether the portal still wants it. After the last home of a session
     its kernels end. Raises ValueError for an invalid result."""
-    store = stores_wanted().filter(pk=report.job_id, agent=agent).select_related("kernel").first()
+    store = stores_wanted().filter(pk=report.job_id, agent=agent).select_related("kernel", "session").first()
     if store is None:
         return HomeStore.objects.filter(pk=report.job_id, agent=agent, status=_Store.DONE).exists()
     if report.state == JobState.FAILED:
-        give_up_stop(store.session_id, report.full_message, now=now)
+        is_over = store.session.status != Status.STOPPING
+        give_up_stop(store.session_id, report.full_message, now=now, is_cancelled=is_over)
         return False
     done = StoreResult.model_validate(report.result) if report.state == JobState.DONE else None
     with transaction.atomic():
@@ -194,10 +199,21 @@ def store_reported(agent: Agent, report: NodeJobReport, *, now: datetime) -> boo
         HomeStore.objects.filter(pk=store.pk, status=_Store.STORING).update(heard_at=now, **columns)
         if done is None and store.job_id:
             touch([store.session_id])
-            return report_progress(store.job_id, report.progress, report.full_message, now=now)
+            goes_on = report_progress(store.job_id, report.progress, report.full_message, now=now)
+            return goes_on or cannot_be_cancelled(store)
         if not HomeStore.objects.filter(session=store.session_id, status=_Store.STORING).exists():
             _end_kernels(store, now)
     return True
+
+
+def stop_grace(session: ComputeSession) -> float | None:
+    """Return the seconds in which the session's program has to end when it is stopped; None: it only stands still."""
+    return None if session.kind.stops else float(settings.STOP_GRACE)
+
+
+def cannot_be_cancelled(store: HomeStore) -> bool:
+    """Return whether an agent has begun to end the session's program for this order."""
+    return store.heard_at is not None and stop_grace(store.session) is not None
 
 
 def give_up_stop(session_id: UUID, message: str, *, now: datetime, is_cancelled: bool = False) -> bool:
@@ -276,7 +292,7 @@ def _note_folder(session: ComputeSession, folder: Folder, now: datetime) -> None
 
 def _order(plan: StopPlan, now: datetime) -> BackgroundJob:
     session = plan.session
-    longest = timedelta(seconds=settings.HOME_STORE_TIMEOUT)
+    longest = timedelta(seconds=settings.HOME_STORE_TIMEOUT + (stop_grace(session) or 0.0))
     job = start_job(
         STORE,
         f"{session.name} ({session.pk.hex[:_KEY_LENGTH]})",
@@ -317,6 +333,8 @@ def _end_of(store: HomeStore, now: datetime) -> tuple[str, bool] | None:
     # A cancelled store needs no last word: the agent lets the kernel go on at its next report or sync.
     match ending_of(store.job, store.agent, STORE, is_waiting=True, heard_at=store.heard_at, now=now):
         case None:
+            return None
+        case Ending.CANCELLED if cannot_be_cancelled(store):
             return None
         case Ending.CANCELLED:
             return CANCELLED, True

@@ -34,6 +34,12 @@ def check_scheduling(spec: SessionSpec) -> None:
         raise UserError(
             "Only batch sessions can restart by themselves.", field="retry_on_agent_loss", code="batch-only"
         )
+    if spec.may_be_stopped and not kind.stops_by_choice:
+        text = Message("Only batch sessions need this choice: interactive ones can always be stopped.")
+        raise UserError(text, field="may_be_stopped", code="batch-only")
+    if spec.may_be_stopped and spec.cluster_size > 1:
+        text = Message("Only a batch session of one kernel can be stopped. Clear this, or ask for one kernel.")
+        raise UserError(text, field="may_be_stopped", code="single-kernel-only")
     if spec.placement and spec.placement not in Placement.values:
         raise UserError(
             "{placement} is not a placement: use {values}, or leave it empty.",

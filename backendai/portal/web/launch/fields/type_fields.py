@@ -33,7 +33,7 @@ _WISHES = {
     "batch_timeout": _("Enter a timeout or clear the box."),
 }
 _MATRIX = "lr = 0.1, 0.01\nseed = 1, 2, 3"
-_ORDER = ("priority", "retry_on_agent_loss", "depends_on")
+_ORDER = ("priority", "retry_on_agent_loss", "may_be_stopped", "depends_on")
 
 
 class MomentInput(forms.DateTimeInput):
@@ -124,6 +124,14 @@ class TypeFields(forms.Form):
         required=False,
         label=_("Restart on another agent if its agent fails"),
         help_text=_("The command starts from the beginning."),
+    )
+    may_be_stopped = forms.BooleanField(
+        required=False,
+        label=_("May be stopped"),
+        help_text=_(
+            "When it is stopped, also for a session of higher priority, the command gets SIGTERM and time to save its "
+            "state in /home/work. Resumed, it starts again with these files; $BACKENDAI_RESUMED counts."
+        ),
     )
     depends_on = forms.ModelMultipleChoiceField(
         ComputeSession.objects.none(), required=False, widget=forms.CheckboxSelectMultiple, label=_("Start after")

@@ -113,6 +113,7 @@ AFTERWARDS = {
     "sibling-failed": _noop("See the other kernels of the session: one of them says why it did not start."),
     "scratch-failed": _noop("Launch it again. Tell an administrator: the agent cannot create home folders."),
     "home-missing": _noop("Resume it again. Tell an administrator if the folder of the stopped session is not there."),
+    "home-not-stored": _noop("The history says why. If it was stopped before, resume it with the files of that time."),
     "home-too-large": _noop("Open the folder of the stopped session under Folders: it has all files as an archive."),
     "home-broken": _noop("Open the folder of the stopped session under Folders, and see what the archive still has."),
     "storage-missing": _noop("Tell an administrator: the agent needs the storage host of the folder."),
