@@ -164,6 +164,14 @@ def test_keys_survive_template_recent_launch_session_and_saving(site: Cast, brow
         assert kept(launched(client, **{"from": str(saved.pk)})) == wanted, (query, text)
 
 
+@pytest.mark.parametrize("start", ["here", "/home/work/here", "data"])
+def test_a_template_may_lock_the_folder_to_start_in_by_its_mount_path(site: Cast, browse: Browse, start: str) -> None:
+    mounts = [{"folder": "data", "target": "here"}]
+    text = written({**BASE, "mounts": mounts, "start_in": start, "locked": ["start_in"]})
+    template = create_template(site.alice, TemplateDraft("origin"), text, now=timezone.now())
+    assert launched(browse(site.alice), **{"from": str(template.pk)}).start_in == "/home/work/here"
+
+
 def test_what_a_template_refuses_is_said_in_the_launcher(site: Cast, browse: Browse) -> None:
     text = "params:\n  lr: {type: number, max: 1}\n" + written(BASE)
     template = create_template(site.alice, TemplateDraft("train"), text, now=timezone.now())

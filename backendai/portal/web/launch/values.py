@@ -48,7 +48,8 @@ def initial_of(said: Mapping[str, Any]) -> dict[str, Any]:
     if agents := said.get("agents"):
         values["agents"] = agents[0]
     if mounts := said.get("mounts"):
-        values |= {"mounts": wishes_of(mounts), "start_in": start_in(said)}
+        wishes = wishes_of(mounts)
+        values |= {"mounts": wishes, "start_in": start_in(wishes, str(said.get("start_in") or ""))}
     if roles := said.get("roles"):
         values["roles"] = rows_of_roles(roles)
     if matrix := said.get("matrix"):

@@ -159,12 +159,12 @@ def wishes_of(said: Iterable[Mapping[str, str]]) -> list[MountRequest]:
     return list(found.values())
 
 
-def start_in(said: Mapping[str, Any]) -> str:
+def start_in(mounts: Sequence[MountRequest], start: str) -> str:
     """Return the folder in which programs start, from a request that names the folder or its mount path."""
-    start = str(said.get("start_in") or "")
-    for one in said.get("mounts", ()):
-        if start and absolute_target("", one.get("target", "")) == start:
-            return str(one["folder"])
+    if start and all(one.folder != start for one in mounts):
+        for one in mounts:
+            if absolute_target(one.folder, one.target) == absolute_target("", start):
+                return one.folder
     return start
 
 

@@ -23,6 +23,7 @@ from backendai.domain.templates.documents import parts_of
 from backendai.domain.templates.models import TemplateVersion
 from backendai.domain.templates.rendering import check_locks
 from backendai.domain.templates.services.launching import from_template, version_named
+from backendai.portal.web.launch.fields.mount_fields import start_in
 from backendai.portal.web.launch.fields.roles_field import RoleRow, RolesField, rows_to_show
 
 UNSHOWN = ("agents", "placement")  # of the first, the form shows one, where people may choose an agent at all
@@ -102,7 +103,10 @@ class TemplateFields(forms.Form):
         locked, secrets = _secrets_in(version, spec.environ)
         made = from_template(version, self._answers() | secrets, {}, secrets=False)
         base = spec_of({"version": VERSION, "image": "", **_without_gaps(made.base)})
-        base = replace(base, image=_image_name(actor, base.image), project=_project_id(actor, base.project))
+        start = start_in(base.mounts, base.start_in)
+        base = replace(
+            base, image=_image_name(actor, base.image), project=_project_id(actor, base.project), start_in=start
+        )
         without = from_template(version, self._answers(), {}, secrets=False).base.get("environ", {})
         waits = {name: text for name, text in base.environ.items() if without.get(name) is None}
         asked = replace(
