@@ -220,6 +220,7 @@ KEEP_AUDIT = timedelta(days=told.whole("BACKENDAI_KEEP_AUDIT_DAYS", 0, least=0, 
 LOG_BYTES_PER_OWNER = told.whole("BACKENDAI_LOG_BYTES_PER_OWNER", 2**30, least=0, most=2**50)
 FOLDERS_INTERVAL = timedelta(seconds=30)
 FOLDER_TRASH_FOR = timedelta(days=told.whole("BACKENDAI_FOLDER_TRASH_DAYS", 30, least=0, most=36500))  # 0: for ever
+STOPPED_FOR = timedelta(days=told.whole("BACKENDAI_STOPPED_DAYS", 90, least=0, most=36500))  # 0: for ever
 AGENT_LOST_AFTER = timedelta(seconds=told.number("BACKENDAI_AGENT_LOST_AFTER", 60.0, least=1, most=86400))
 
 # -- kernels ---------------------------------------------------------------------------------------------------------

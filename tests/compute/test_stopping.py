@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from django.db import transaction
 from django.utils import timezone
 
 from backendai.base.core.errors import Conflict, UserError
@@ -15,17 +16,18 @@ from backendai.base.wire.messages import KernelState
 from backendai.base.wire.node_jobs import CAPABILITY, JobState, NodeJobReport
 from backendai.domain.accounts.models import ResourcePolicy
 from backendai.domain.activity.jobs import cancel_job
-from backendai.domain.activity.models import BackgroundJob
+from backendai.domain.activity.models import AuditEntry, BackgroundJob
 from backendai.domain.cluster.models import Agent, ResourceGroup
 from backendai.domain.cluster.node_jobs import kind_named, orders_of
 from backendai.domain.compute.auditing import World, run_checks
-from backendai.domain.compute.models import Allocation, ComputeSession, HomeStore, Kernel
+from backendai.domain.compute.models import Allocation, ComputeSession, HomeStore, Kernel, SessionNotice
 from backendai.domain.compute.services.agents.kernel_specs import spec_for
 from backendai.domain.compute.services.life.draining import start_drain
 from backendai.domain.compute.services.life.ending import end_sessions, terminate_session
 from backendai.domain.compute.services.life.reports import kernel_reported
 from backendai.domain.compute.services.life.resuming import resume_session
-from backendai.domain.compute.services.life.stopping import stop_session
+from backendai.domain.compute.services.life.stopped_retention import kept_until
+from backendai.domain.compute.services.life.stopping import begin_stop, plan_stop, stop_session
 from backendai.domain.compute.services.status.moves import StatusCause
 from backendai.domain.compute.status import Phase, Result, Status
 from backendai.domain.storage.models import Folder
@@ -87,6 +89,11 @@ class Stopper:
         self.end_kernels()
         assert self.status == Status.STOPPED
 
+    def be_resumed(self) -> bool:
+        """Go on, as the stop is cancelled."""
+        self.resume()
+        return self.status == Status.RUNNING
+
     def resume(self) -> None:
         self.session.refresh_from_db()
         resume_session(self.owner, self.session, now=timezone.now())
@@ -108,8 +115,8 @@ def one(cast: Cast) -> Stopper:
     return Stopper(cast)
 
 
-def violations() -> dict[str, list[str]]:
-    return run_checks(World(now=timezone.now()))
+def violations(now: datetime | None = None) -> dict[str, list[str]]:
+    return run_checks(World(now=now or timezone.now()))
 
 
 def test_a_session_stops_when_its_home_is_stored_and_runs_again_with_it(one: Stopper) -> None:
@@ -451,7 +458,65 @@ def test_what_cannot_be_stopped_is_refused_with_the_reason(cast: Cast) -> None:
     one.agent.storage_hosts.update(fault="")
     one.be_stopped()
     assert refusal(one) == "not-running"
-    assert Kernel.objects.get().status == Status.TERMINATED
+    assert one.session.kernels.get().status == Status.TERMINATED
+
+
+@pytest.mark.parametrize("holder", ["user", "domain"])
+def test_a_policy_limits_the_stopped_sessions_of_one_user(cast: Cast, holder: str) -> None:
+    one, two, others = Stopper(cast), Stopper(cast), Stopper(cast)
+    policy = ResourcePolicy.objects.create(name="one", max_stopped_sessions=1)
+    limited = cast.alice if holder == "user" else cast.alice.domain
+    limited.policy = policy
+    limited.save()
+    one.stop()
+    assert refusal(two) == "too-many-stopped"
+    plan = plan_stop(ComputeSession.objects.get(pk=two.session.pk), now=timezone.now()) if one.be_resumed() else None
+    assert plan
+    others.stop()
+    with pytest.raises(Conflict, match="may have 1 stopped"), transaction.atomic():  # both asked at the same time
+        begin_stop(plan, StatusCause(Phase.RUN, "stopped"), now=timezone.now())
+    start_drain(cast.dana, two.agent, now=timezone.now(), ends_at=later(minutes=1))
+    repair_at(later(minutes=2))
+    assert (two.status, two.session.status_reason) == (Status.TERMINATING, "agent-drained")
+    assert not violations()
+
+
+def test_a_session_that_stays_stopped_is_terminated_after_a_warning(one: Stopper, settings: Any) -> None:
+    settings.STOPPED_FOR = timedelta(days=30)
+    one.be_stopped()
+    assert not notices(one)
+    repair_at(one.session.stopped_at + timedelta(days=27))
+    assert notices(one) == [("ending", one.session.stopped_at + timedelta(days=30))]
+    assert kept_until(one.session) == one.session.stopped_at + timedelta(days=30)
+    repair_at(later(days=29))
+    assert one.status == Status.STOPPED
+    repair_at(later(days=30, seconds=1))
+    assert (one.status, one.session.status_reason) == (Status.TERMINATED, "stopped-too-long")
+    assert [kind for kind, _ in notices(one)] == ["ending", "ended"]
+    assert Folder.objects.get().status == FolderStatus.TRASHED
+    assert AuditEntry.objects.filter(action="session.terminate", target_id=str(one.session.pk)).exists()
+    assert not violations(later(days=31))
+
+
+def test_after_a_late_warning_or_a_resume_the_time_begins_anew(one: Stopper, settings: Any) -> None:
+    settings.STOPPED_FOR = timedelta(0)
+    one.be_stopped()
+    repair_at(later(days=1000))
+    assert one.status == Status.STOPPED and kept_until(one.session) is None
+    settings.STOPPED_FOR = timedelta(days=4)
+    repair_at(at := later(days=1000))
+    assert one.status == Status.STOPPED and kept_until(one.session) == at + timedelta(days=2)
+    repair_at(at + timedelta(days=1))
+    one.resume()
+    assert not notices(one)
+    end_sessions([one.session.pk], StatusCause(Phase.SWEEP, "pending-timeout", "Too long."), now=at)
+    repair_at(at + timedelta(days=2, seconds=1))
+    assert one.status == Status.STOPPED and notices(one) == [("ending", at + timedelta(days=4, seconds=1))]
+
+
+def notices(one: Stopper) -> list[tuple[str, Any]]:
+    found = SessionNotice.objects.filter(session=one.session, kind__in=["ending", "ended"]).order_by("pk")
+    return list(found.values_list("kind", "due_at"))
 
 
 def refusal(one: Stopper) -> str:

@@ -86,6 +86,7 @@ REASONS: dict[str, Reason] = {
     "folder-revoked": _requested(Message("Cut off from a folder that is no longer shared with its owner.")),
     GAVE_WAY: _limit(Message("Stopped for a session of higher priority.")),
     STOPPED: _requested(Message("Stopped: its home is stored.")),
+    STOPPED_TOO_LONG: _limit(Message("It was stopped for longer than stopped sessions are kept.")),
     "replica-ended": _requested(Message("Its endpoint no longer needs it.")),
     "run-stopped": _requested(Message("Another element of its run failed, and the run stops at the first failure.")),
     "agent-stopped": _requested(Message("The agent process was stopped, and native processes end with it.")),

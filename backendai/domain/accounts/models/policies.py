@@ -48,6 +48,9 @@ class ResourcePolicy(models.Model):
     max_customized_images = models.PositiveSmallIntegerField(
         null=True, blank=True, help_text=Message("Images that one user can save from sessions.")
     )
+    max_stopped_sessions = models.PositiveIntegerField(
+        null=True, blank=True, help_text=Message("Stopped sessions of one user at once.")
+    )
     max_system_sessions = models.PositiveSmallIntegerField(
         null=True, blank=True, help_text=Message("File access sessions of one user at once.")
     )

@@ -95,6 +95,15 @@ def strictest(limited: Sequence[Limited], field: str) -> tuple[int, Limited] | N
     return min(numbers, key=lambda one: one[0], default=None)
 
 
+def lowest_of_user(user: User, field: str) -> int | None:
+    """Return the smaller limit for ``field`` of the user's and the domain's policy; None: unlimited. Two queries."""
+    numbers = [
+        *User.objects.filter(pk=user.pk).values_list(f"policy__{field}", flat=True),
+        *Domain.objects.filter(users=user).values_list(f"policy__{field}", flat=True),
+    ]
+    return min((number for number in numbers if number is not None), default=None)
+
+
 def held_text(policy: ResourcePolicy) -> str:
     """Return in words the amounts that a holder of this policy may have at once:
 

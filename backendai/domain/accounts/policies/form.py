@@ -32,6 +32,13 @@ _WORDS = {
         Message("Maximum own images"),
         Message("Images that one user may keep. Empty: unlimited."),
     ),
+    "max_stopped_sessions": (
+        Message("Maximum stopped sessions"),
+        Message(
+            "Per user, by the user's and the domain's policy. Beyond it, idle checkers and drains terminate. Empty: "
+            "unlimited; 0: none can be stopped."
+        ),
+    ),
     "max_system_sessions": (
         Message("Maximum system sessions"),
         Message("For access to folders by SFTP; per user, by the user's and the domain's policy. Empty: 1."),
@@ -92,7 +99,8 @@ class PolicyForm(forms.ModelForm):
         fields: ClassVar[list[str]] = [
             "name", "slots", "unnamed_slots", "max_sessions", "max_pending_sessions", "max_pending_slots",
             "max_priority", "max_kernels_per_session", "max_session_lifetime", "max_concurrent_logins",
-            "max_customized_images", "max_system_sessions", "max_endpoints", "max_replicas_per_endpoint",
+            "max_customized_images", "max_stopped_sessions", "max_system_sessions", "max_endpoints",
+            "max_replicas_per_endpoint",
             "max_folders", "max_folder_bytes", "required_labels",
         ]  # fmt: skip
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
 from django.contrib.sessions.models import Session
 from django.db import transaction
 from django.http import HttpRequest
 
-from backendai.domain.accounts.models import Domain, Login, User
+from backendai.domain.accounts.models import Login, User
+from backendai.domain.accounts.policies.applicable import lowest_of_user
 from backendai.domain.activity.services import audit
 
 _LONGEST_BROWSER = 200
@@ -85,8 +85,4 @@ def _end_oldest(user: User, now: datetime) -> int:
 
 
 def _most_logins(user: User) -> int | None:
-    rows: list[Any] = [
-        *User.objects.filter(pk=user.pk).values_list("policy__max_concurrent_logins", flat=True),
-        *Domain.objects.filter(users=user).values_list("policy__max_concurrent_logins", flat=True),
-    ]
-    return min((number for number in rows if number is not None), default=None)
+    return lowest_of_user(user, "max_concurrent_logins")

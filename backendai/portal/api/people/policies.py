@@ -50,6 +50,7 @@ class PolicyChange(StrictSerializer):
     )
     max_concurrent_logins = _limit(32767)
     max_customized_images = _limit(32767)
+    max_stopped_sessions = _limit(help_text="Stopped sessions of one user at once.")
     max_system_sessions = _limit(32767, help_text="File access sessions of one user at once; null: 1.")
     max_endpoints = _limit(help_text="Inference endpoints, also stopped ones.")
     max_replicas_per_endpoint = _limit(32767, help_text="Highest maximum of an endpoint.")
@@ -86,7 +87,8 @@ class PolicyBody(serializers.ModelSerializer[ResourcePolicy]):
         fields = [
             "id", "name", "slots", "unnamed_slots", "max_sessions", "max_pending_sessions", "max_pending_slots",
             "max_priority", "max_kernels_per_session", "max_session_lifetime", "max_concurrent_logins",
-            "max_customized_images", "max_system_sessions", "max_endpoints", "max_replicas_per_endpoint",
+            "max_customized_images", "max_stopped_sessions", "max_system_sessions", "max_endpoints",
+            "max_replicas_per_endpoint",
             "max_folders", "max_folder_bytes", "required_labels", "default_for", "used_by", "created_at",
         ]  # fmt: skip
         read_only_fields = fields

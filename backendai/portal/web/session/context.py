@@ -14,6 +14,7 @@ from backendai.domain.compute.models import ComputeSession, Kernel, KernelLog
 from backendai.domain.compute.services.apps.of_session import app_logs_of
 from backendai.domain.compute.services.launching.renaming import may_be_renamed
 from backendai.domain.compute.services.launching.sharing import right_of, shares_of
+from backendai.domain.compute.services.life.stopped_retention import kept_until
 from backendai.domain.compute.services.life.stopping import stopping_now
 from backendai.domain.compute.services.records.log_ends import last_lines, why_no_logs
 from backendai.domain.compute.services.records.logs import earlier_logs
@@ -134,6 +135,7 @@ def _advice(session: ComputeSession, kernels: Sequence[Kernel]) -> dict[str, Any
         "forecast": getattr(session, "start_forecast", None) if session.status == Status.PENDING else None,
         "silent": silent_agents(session, kernels),
         "drains": drained_agents(kernels),
+        "kept_until": kept_until(session),
         "stopping": stopping_now([session.pk]).get(session.pk) if session.status == Status.STOPPING else None,
     }
 

@@ -19,8 +19,8 @@ from backendai.base.core.messages import Message, shortened
 from backendai.base.core.names import check_own_image_name
 from backendai.base.wire.capabilities import Capability
 from backendai.base.wire.images import COMMIT
-from backendai.domain.accounts.models import Domain, User
-from backendai.domain.accounts.policies.applicable import USER, key_of
+from backendai.domain.accounts.models import User
+from backendai.domain.accounts.policies.applicable import USER, key_of, lowest_of_user
 from backendai.domain.activity.jobs import finish_job, start_job, stop_job
 from backendai.domain.activity.models import BackgroundJob
 from backendai.domain.activity.services import audit
@@ -109,11 +109,7 @@ def refuse_while_saved(session: ComputeSession) -> None:
 
 def most_own_images(user: User) -> int | None:
     """Return the maximum number of this user's saved images; None: unlimited."""
-    numbers = [
-        *User.objects.filter(pk=user.pk).values_list("policy__max_customized_images", flat=True),
-        *Domain.objects.filter(users=user).values_list("policy__max_customized_images", flat=True),
-    ]
-    return min((number for number in numbers if number is not None), default=None)
+    return lowest_of_user(user, "max_customized_images")
 
 
 def follow_commits(now: datetime) -> int:

@@ -194,7 +194,7 @@ def _end(
     kept = _stop_again(waiting, why, now)
     cancelled = move(set(waiting) - kept, Status.CANCELLED, why, now=now, only_from=[Status.PENDING], **columns)
     _cancel_kernels(cancelled | kept, now)
-    rest = set(session_ids) - cancelled - kept if placed else set()
+    rest = set(session_ids) - cancelled - kept if placed or Status.STOPPED in only_from else set()
     terminating = move(rest, Status.TERMINATING, why, now=now, only_from=placed, **columns)
     if Status.STOPPED in only_from:
         cancelled |= _end_stopped(rest - terminating, why, now, **columns)

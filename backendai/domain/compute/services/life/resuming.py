@@ -20,6 +20,7 @@ from backendai.domain.compute.reasons import GAVE_WAY
 from backendai.domain.compute.services.life.draining import DRAINED
 from backendai.domain.compute.services.life.retrying import OF_A_NEW_RUN, requeue_kernels
 from backendai.domain.compute.services.life.stopping import CANCELLED, give_up_stop, stop_grace, stopping_now
+from backendai.domain.compute.services.notices.owners import withdraw_warnings
 from backendai.domain.compute.services.status.moves import StatusCause, move
 from backendai.domain.compute.status import Phase, Status
 
@@ -62,6 +63,7 @@ def _requeue(session: ComputeSession, message: str, now: datetime) -> bool:
     fresh = OF_A_NEW_RUN | {"retries": 0, "attempts": 0, "avoid_agents": [], "resumes": F("resumes") + 1}
     if not move([session.pk], Status.PENDING, why, now=now, only_from=[Status.STOPPED], **fresh):
         return False
+    withdraw_warnings([session.pk])
     requeue_kernels(list(session.kernels.all()), now=now, status_reason="", status_message="")
     hint_on_commit("controller.schedule_group", session.resource_group_id, queue=CONTROL_QUEUE)
     return True

@@ -25,6 +25,7 @@ from backendai.base.wire.homes import STORE, StoreResult, StoreWork
 from backendai.base.wire.node_jobs import JobState, NodeJobReport, NodeJobSpec
 from backendai.domain.accounts.acting import both_names
 from backendai.domain.accounts.models import User
+from backendai.domain.accounts.policies.applicable import lowest_of_user
 from backendai.domain.activity.jobs import finish_job, report_progress, start_job, stop_job
 from backendai.domain.activity.models import BackgroundJob
 from backendai.domain.activity.services import audit, audit_each
@@ -107,6 +108,7 @@ def plan_stop(session: ComputeSession, *, now: datetime) -> StopPlan:
     if ended.filter(heard_at__gt=now - _LET_GO_WITHIN).exists():  # else its end would let the next one's kernel go on
         text = Message("The agent still lets the programs go on after a cancelled stop. Try again in a few seconds.")
         raise Conflict(text, code="stop-cancelled")
+    _refuse_beyond_limit(session.owner)
     folder = _folder_of(session, kernels, now)
     room = room_left(session.owner, without=folder)
     if room == 0:
@@ -119,8 +121,10 @@ def plan_stop(session: ComputeSession, *, now: datetime) -> StopPlan:
 
 
 def begin_stop(plan: StopPlan, why: StatusCause, *, now: datetime) -> BackgroundJob:
-    """Begin to stop a session for this reason, in the caller's transaction. Raises Conflict if it no longer runs."""
+    """Begin to stop a session for this reason, in the caller's transaction. Raises Conflict if it no longer runs, or
+    its owner has as many stopped sessions as the policies allow."""
     session = plan.session
+    _refuse_beyond_limit(session.owner, waits=True)
     if not move([session.pk], Status.STOPPING, why, now=now, only_from=[Status.RUNNING]):
         raise Conflict("Only a running session can be stopped.", code="not-running")
     _note_folder(session, plan.folder, now)
@@ -257,6 +261,22 @@ def discard_homes(now: datetime) -> int:
         None, "folder.trash", "folder", {pk: {"name": names[pk], "by": "the end of its session"} for pk in moved}
     )
     return len(moved)
+
+
+def _refuse_beyond_limit(owner: User, *, waits: bool = False) -> None:
+    """Raise Conflict if the owner may have no more stopped sessions. ``waits``: for concurrent stops; in a
+    transaction."""
+    if (most := lowest_of_user(owner, "max_stopped_sessions")) is None:
+        return
+    if waits:
+        User.objects.select_for_update(no_key=True).get(pk=owner.pk)
+    number = ComputeSession.objects.filter(owner=owner, status__in=[Status.STOPPING, Status.STOPPED]).count()
+    if number >= most:
+        text = Message(
+            "{owner} may have {most} stopped sessions at once, and has {number}. Resume or terminate one first.",
+            owner=owner.email, most=most, number=number,
+        )  # fmt: skip
+        raise Conflict(text, code="too-many-stopped", limit=most)
 
 
 def _folder_of(session: ComputeSession, kernels: Sequence[Kernel], now: datetime) -> Folder:

@@ -77,7 +77,7 @@ def note_moves(moved: Sequence[Moved], to: Status, code: str, now: datetime) -> 
     moved = [one for one in moved if one.run_id is None and one.session_type not in SERVED]
     if to == Status.RUNNING:
         _write([each for each in moved if now - _time(each.created_at) > LONG_WAIT], NoticeKind.STARTED, now)
-    elif to in (Status.TERMINATING, Status.CANCELLED) and code and code not in _EXPECTED:
+    elif to in (Status.TERMINATING, Status.CANCELLED, Status.TERMINATED) and code and code not in _EXPECTED:
         kind = NoticeKind.FAILED if reason_of(code).fails else NoticeKind.ENDED
         _write(moved, NoticeKind.FINISHED if code == FINISHED else kind, now)
 
@@ -101,7 +101,7 @@ def tell_of_starts(session_ids: Collection[UUID], *, now: datetime) -> int:
 def warn_owners(messages: Mapping[UUID, str], due_at: datetime, *, now: datetime) -> None:
     """Notify owners when and why these sessions will end, in the caller's transaction; replaces an earlier warning."""
     rows = ComputeSession.objects.filter(pk__in=among(list(messages))).order_by().values_list("pk", "owner_id")
-    _warn([(pk, owner, messages[pk], due_at) for pk, owner in rows], now)
+    announce([(pk, owner, messages[pk], due_at) for pk, owner in rows], now)
 
 
 def withdraw_warnings(session_ids: Collection[UUID]) -> None:
@@ -122,13 +122,13 @@ def update_idle_notices(session_ids: Collection[UUID], first: Mapping[UUID, Anno
     stored = {pk: (message, due_at) for pk, message, due_at in rows.values_list("session_id", "message", "due_at")}
     if over := [pk for pk in stored if pk not in first]:
         rows.filter(session__in=among(over)).delete()
-    _warn([one for pk, one in first.items() if stored.get(pk) != one[2:]], now, NoticeKind.IDLE)
+    announce([one for pk, one in first.items() if stored.get(pk) != one[2:]], now, NoticeKind.IDLE)
 
 
 def notify_of_closed_apps(closed: Mapping[UUID, tuple[UUID, str, datetime]], *, now: datetime) -> None:
     """Notify owners that public apps are private again, in the caller's transaction. ``closed``: owner, message and
     time by session."""
-    _warn([(pk, owner, message, at) for pk, (owner, message, at) in closed.items()], now, NoticeKind.APP_CLOSED)
+    announce([(pk, owner, message, at) for pk, (owner, message, at) in closed.items()], now, NoticeKind.APP_CLOSED)
 
 
 def warn_of_ends(now: datetime) -> int:
@@ -144,7 +144,7 @@ def warn_of_ends(now: datetime) -> int:
     if not due:
         return 0
     with transaction.atomic():
-        _warn([(pk, owner, "", ends_at) for pk, owner, _, ends_at, _, _ in due], now)
+        announce([(pk, owner, "", ends_at) for pk, owner, _, ends_at, _, _ in due], now)
         publish_on_commit(
             SessionEvent(str(pk), str(owner), status, version) for pk, owner, _, _, status, version in due
         )
@@ -183,7 +183,8 @@ def _write(moved: Sequence[Moved], kind: NoticeKind, now: datetime) -> None:
     insert_new(SessionNotice._meta.db_table, columns)
 
 
-def _warn(due: Iterable[AnnouncedEnd], now: datetime, kind: NoticeKind = NoticeKind.ENDING) -> None:
+def announce(due: Iterable[AnnouncedEnd], now: datetime, kind: NoticeKind = NoticeKind.ENDING) -> None:
+    """Notify owners of these ends, in the caller's transaction; replaces earlier notifications of this kind."""
     warnings = [
         _notice(pk, owner, kind, now, message=shortened(message), due_at=due_at) for pk, owner, message, due_at in due
     ]

@@ -99,7 +99,8 @@ def move(
         if to in TERMINAL:  # every kernel has ended now
             release_mounts([_id(pk) for pk, _, _, _, mounts, *_ in found if mounts], now)
         _write_history([(one.session_id, source) for one, source, _ in moved], to, why, now)
-        told = [one for one, source, _ in moved if source != Status.STOPPING or to != Status.RUNNING]
+        quiet = {(Status.STOPPING, Status.RUNNING), (Status.TERMINATING, Status.TERMINATED)}
+        told = [one for one, source, _ in moved if (source, to) not in quiet]
         note_moves(told, to, why.code, now)
         _wake_runs([one for one, _, _ in moved], to)
         _wake_endpoints([one for one, _, _ in moved], to)
