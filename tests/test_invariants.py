@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection
-from datetime import datetime, timedelta
+from datetime import datetime, time, timedelta
 from typing import Any
 from unittest import mock
 
@@ -31,6 +31,7 @@ from backendai.domain.compute.models import (
 from backendai.domain.compute.services.life.ending import terminate_session
 from backendai.domain.compute.services.life.reports import kernel_reported
 from backendai.domain.compute.services.life.resuming import resume_session
+from backendai.domain.compute.services.life.stop_schedules import set_schedule
 from backendai.domain.compute.services.life.stopping import stop_session
 from backendai.domain.compute.spec import MountRequest, RoleSpec
 from backendai.domain.compute.status import LIVE, TERMINAL, UNPLACED, Status
@@ -49,6 +50,7 @@ from backendai.portal.loops import loops
 from backendai.portal.loops.loops import run_pipelines
 from backendai.scheduler.decide import decide
 from backendai.scheduler.snapshot import Snapshot
+from backendai.scheduler.stop_times import DailyTimes
 from tests.cast import make_cast
 from tests.effort import LONG
 from tests.factories import make_agent, make_image, make_session
@@ -214,6 +216,13 @@ class WholePlatform(RuleBasedStateMachine):
         if session := self.session(number, [Status.STOPPING, Status.STOPPED]):
             with contextlib.suppress(Conflict):
                 resume_session(self.cast.alice, session, now=self.platform.now)
+
+    @rule(number=index, hour=st.integers(0, 23))
+    def stop_daily(self, number: int, hour: int) -> None:
+        if session := self.session(number):
+            times = DailyTimes(time(hour), time((hour + 1) % 24), False, "UTC")
+            with contextlib.suppress(Conflict):
+                set_schedule(self.cast.alice, session, times, now=self.platform.now)
 
     @rule()
     def schedule(self) -> None:

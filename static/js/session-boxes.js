@@ -51,7 +51,10 @@ window.portal = window.portal || {};
     document.dispatchEvent(new CustomEvent("look-again-at-all"));
   });
   document.addEventListener("htmx:afterSwap", ({ detail }) => {
-    if (detail.target === body) body.querySelector("[aria-invalid=true]")?.focus();
+    if (detail.target !== body) return;
+    body.querySelector("[aria-invalid=true]")?.focus();
+    const zone = body.querySelector("[data-own-zone]");
+    if (zone) zone.value = Intl.DateTimeFormat().resolvedOptions().timeZone;
   });
 
   // The arrow left of a row of the history unfolds its steps.

@@ -88,3 +88,21 @@ def test_selected_sessions_are_stopped_instead_of_terminated(cast: Cast, browser
     assert (one.status, two.status) == (Status.STOPPING, Status.RUNNING)
     assert "1 session is being stopped." in answer
     assert "silent-one: No storage host" in answer
+
+
+def test_a_schedule_is_set_on_the_page_and_by_rest(one: Stopper, browser: Client, cast: Cast) -> None:
+    page, address = f"/sessions/{one.session.pk}/", f"/api/v1/sessions/{one.session.pk}/stop-schedule/"
+    assert "Stop it daily" in browser.get(page).content.decode()
+    said = {"stop_at": "20:00", "resume_at": "08:00", "time_zone": "Mars"}
+    faulty = browser.post(f"{page}stop-schedule/", said).content.decode()
+    assert "Mars is not a time zone" in faulty and 'value="20:00"' in faulty
+    assert browser.post(f"{page}stop-schedule/", said | {"time_zone": "Asia/Seoul"}).status_code == 302
+    assert "Stopped daily at 20:00 (Asia/Seoul)" in browser.get(page).content.decode()
+    answer = browser.put(address, {"stop_at": "21:30", "is_weekdays": True}, content_type="application/json")
+    expected = {"stop_at": "21:30:00", "resume_at": None, "is_weekdays": True, "time_zone": "UTC"}
+    assert (answer.status_code, answer.json(), browser.get(address).json()) == (200, expected, expected)
+    assert browser.post(f"{page}stop-schedule/", {"delete": "1"}).status_code == 302
+    assert browser.get(address).status_code == browser.delete(address).status_code == 404
+    other = Client()
+    other.force_login(cast.bob)
+    assert other.put(address, {"stop_at": "20:00"}, content_type="application/json").status_code == 404

@@ -69,22 +69,13 @@ class PolicyAdmin(Audited):
             },
         ),
         ("Running sessions together", {"fields": ["slots", "unnamed_slots", "max_sessions"]}),
+        ("Stopped sessions", {"fields": ["max_stopped_sessions"]}),
         ("Pending sessions together", {"fields": ["max_pending_sessions", "max_pending_slots"]}),
         (
             "One session",
             {"fields": ["max_priority", "max_kernels_per_session", "max_session_lifetime", "required_labels"]},
         ),
-        (
-            "One user",
-            {
-                "fields": [
-                    "max_concurrent_logins",
-                    "max_customized_images",
-                    "max_stopped_sessions",
-                    "max_system_sessions",
-                ]
-            },
-        ),
+        ("One user", {"fields": ["max_concurrent_logins", "max_customized_images", "max_system_sessions"]}),
         ("Inference endpoints", {"fields": ["max_endpoints", "max_replicas_per_endpoint"]}),
         ("Folders", {"fields": ["max_folders", "max_folder_bytes"]}),
         ("New ones", {"fields": ["default_for"]}),

@@ -14,6 +14,7 @@ GAVE_WAY = "gave-way"  # stopped for a session of higher priority
 STOPPED = "stopped"  # its homes are stored, and it can be resumed
 HOME_NOT_STORED = "home-not-stored"  # its program was ended to stop it, in vain
 STOPPED_TOO_LONG = "stopped-too-long"
+BY_SCHEDULE = "stopped-by-schedule"
 FINISHED = "task-finished"  # the command of a batch session ended with exit code 0
 
 
@@ -86,6 +87,7 @@ REASONS: dict[str, Reason] = {
     "folder-revoked": _requested(Message("Cut off from a folder that is no longer shared with its owner.")),
     GAVE_WAY: _limit(Message("Stopped for a session of higher priority.")),
     STOPPED: _requested(Message("Stopped: its home is stored.")),
+    BY_SCHEDULE: _limit(Message("Stopped by its schedule.")),
     STOPPED_TOO_LONG: _limit(Message("It was stopped for longer than stopped sessions are kept.")),
     "replica-ended": _requested(Message("Its endpoint no longer needs it.")),
     "run-stopped": _requested(Message("Another element of its run failed, and the run stops at the first failure.")),

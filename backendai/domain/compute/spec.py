@@ -168,10 +168,7 @@ class SessionSpec:
     ] = False
     may_be_stopped: Annotated[
         bool,
-        Field(
-            description="Batch with one kernel: can be stopped and resumed. The program gets SIGTERM and time to save "
-            "its state in /home/work, and begins again with BACKENDAI_RESUMED."
-        ),
+        Field(description="Batch of one kernel: can be stopped, with SIGTERM, and begins again when it is resumed."),
     ] = False
     access_key: Annotated[
         Word, Field(description="The owner's key pair to which the session counts. Default: the main one.")

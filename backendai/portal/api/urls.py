@@ -64,6 +64,11 @@ urlpatterns = [
     path("v1/sessions/<uuid:session_id>/explain/", explanations.SessionExplanation.as_view(), name="session-explain"),
     path("v1/sessions/<uuid:session_id>/commit/", own_images.SessionCommit.as_view(), name="session-commit"),
     path("v1/sessions/<uuid:session_id>/stop/", stops.SessionStop.as_view(), name="session-stop"),
+    path(
+        "v1/sessions/<uuid:session_id>/stop-schedule/",
+        stops.SessionStopSchedule.as_view(),
+        name="session-stop-schedule",
+    ),
     path("v1/sessions/<uuid:session_id>/resume/", stops.SessionResume.as_view(), name="session-resume"),
     path("v1/sessions/<uuid:session_id>/keep-home/", session_homes.SessionHome.as_view(), name="session-keep-home"),
     path("v1/sessions/<uuid:session_id>/shares/", shares.SessionShares.as_view(), name="session-shares"),

@@ -69,6 +69,7 @@ urlpatterns = [
     path("sessions/<uuid:session_id>/rename/", session_boxes.rename, name="session_rename"),
     path("sessions/<uuid:session_id>/commit/", session_commits.commit, name="session_commit"),
     path("sessions/<uuid:session_id>/stop/", session_stops.stop, name="session_stop"),
+    path("sessions/<uuid:session_id>/stop-schedule/", session_stops.schedule, name="session_schedule"),
     path("sessions/<uuid:session_id>/resume/", session_stops.resume, name="session_resume"),
     path("sessions/<uuid:session_id>/keep-home/", session_homes.keep, name="session_keep_home"),
     path("sessions/<uuid:session_id>/disk/", session_commits.disk, name="session_disk"),

@@ -5,6 +5,7 @@ from backendai.domain.compute.models.commits import EarlierLog, HomeKeep, HomeSt
 from backendai.domain.compute.models.idle import IdleWarning, SessionTraffic
 from backendai.domain.compute.models.launch_records import LaunchRecord, SessionFile
 from backendai.domain.compute.models.notices import SessionNotice
+from backendai.domain.compute.models.schedules import StopSchedule
 from backendai.domain.compute.models.sessions import (
     Allocation,
     ComputeSession,
@@ -40,6 +41,7 @@ __all__ = [
     "SessionShare",
     "SessionSshKey",
     "SessionTraffic",
+    "StopSchedule",
     "UnknownKernel",
     "history_entry",
 ]

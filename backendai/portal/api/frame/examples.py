@@ -24,6 +24,7 @@ _SESSIONS: dict[str, dict[str, Any]] = {
     "TerminateRequest": {"force": False},
     "TerminateManyRequest": {"sessions": [_ID, _OTHER_ID], "force": False},
     "RenameRequest": {"name": "train-final"},
+    "StopScheduleRequest": {"stop_at": "20:00", "resume_at": "08:00", "is_weekdays": True, "time_zone": "Asia/Seoul"},
     "SessionShareRequest": {"email": "bob@example.com", "right": "view"},
     "LabelsRequest": {"labels": {"metric": "0.93", "draft": None}, "note": "Best so far"},
     "PriorityRequest": {"priority": 20},

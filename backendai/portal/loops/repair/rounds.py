@@ -27,6 +27,7 @@ from backendai.domain.compute.services.launching.system_sessions import end_unus
 from backendai.domain.compute.services.life.draining import end_drained
 from backendai.domain.compute.services.life.follow import follow
 from backendai.domain.compute.services.life.resuming import resume_displaced
+from backendai.domain.compute.services.life.stop_schedules import follow_schedules
 from backendai.domain.compute.services.life.stopped_retention import end_long_stopped
 from backendai.domain.compute.services.life.stopping import discard_homes
 from backendai.domain.compute.services.notices.owners import delete_old_notices, warn_of_ends
@@ -122,6 +123,7 @@ RULES: tuple[Rule, ...] = (
     follow_kernels,
     follow_jobs,
     mark_unwanted,
+    follow_schedules,
     end_long_stopped,
     discard_homes,
     give_up_jobs,

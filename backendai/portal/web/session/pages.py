@@ -125,7 +125,8 @@ def find_session(request: PageRequest, session_id: UUID, shared: ShareRight | No
     that is enough, too."""
     sessions: SessionQuerySet = ComputeSession.objects.annotate(is_public=is_public())
     visible = sessions.visible_to(request.user) if shared is None else sessions.open_to(request.user, shared)
-    rows = visible.select_related("image", "resource_group", "owner", "launched_by", "project", "start_forecast")
+    related = ("image", "resource_group", "owner", "launched_by", "project", "start_forecast", "stop_schedule")
+    rows = visible.select_related(*related)
     found: ComputeSession = get_object_or_404(rows, pk=session_id)
     return found
 

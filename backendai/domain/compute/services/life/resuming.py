@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, QuerySet
 
 from backendai.base.core.errors import Conflict
 from backendai.base.core.messages import Message
@@ -53,8 +53,13 @@ def resume_displaced(now: datetime) -> int:
         status=Status.STOPPED, status_reason__in=(DRAINED, GAVE_WAY), owner__is_active=True
     )
     text = Message("Resumed by the platform, which had stopped it.")
+    return len(resume_each(rows, text, now=now))
+
+
+def resume_each(rows: QuerySet[ComputeSession], message: str, *, now: datetime) -> list[ComputeSession]:
+    """Make these stopped sessions pending, at most ``_MOST_AT_ONCE``; returns those that were stopped."""
     with transaction.atomic():
-        return sum(_requeue(one, text, now) for one in rows.order_by("stopped_at", "pk")[:_MOST_AT_ONCE])
+        return [one for one in rows.order_by("stopped_at", "pk")[:_MOST_AT_ONCE] if _requeue(one, message, now)]
 
 
 def _requeue(session: ComputeSession, message: str, now: datetime) -> bool:

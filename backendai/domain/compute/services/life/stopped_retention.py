@@ -37,9 +37,8 @@ def end_long_stopped(now: datetime) -> int:
         return 0
     lead = min(WARN_BEFORE, settings.STOPPED_FOR / 2)
     stopped = ComputeSession.objects.filter(status=Status.STOPPED)
-    told = SessionNotice.objects.filter(
-        session=OuterRef("pk"), kind=NoticeKind.ENDING, created_at__gte=OuterRef("stopped_at")
-    )
+    since = OuterRef("stopped_at")
+    told = SessionNotice.objects.filter(session=OuterRef("pk"), kind=NoticeKind.ENDING, created_at__gte=since)
     untold = stopped.filter(stopped_at__lte=now - settings.STOPPED_FOR + lead).exclude(Exists(told))
     rows = untold.order_by("stopped_at", "pk").values_list("pk", "owner_id", "stopped_at")[:_MOST_AT_ONCE]
     text = Message(
@@ -53,10 +52,8 @@ def end_long_stopped(now: datetime) -> int:
 
 
 def _end_due(now: datetime) -> int:
-    due = SessionNotice.objects.filter(
-        kind=NoticeKind.ENDING, due_at__lte=now, session__status=Status.STOPPED,
-        created_at__gte=F("session__stopped_at"),
-    )  # fmt: skip
+    due = SessionNotice.objects.filter(kind=NoticeKind.ENDING, due_at__lte=now, session__status=Status.STOPPED)
+    due = due.filter(created_at__gte=F("session__stopped_at"))
     text = Message("It had been stopped for {days} days.", days=settings.STOPPED_FOR.days)
     why = StatusCause(Phase.SWEEP, STOPPED_TOO_LONG, text, outcome=Outcome.EXPIRED)
     names = dict(due.order_by("pk").values_list("session_id", "session__name")[:_MOST_AT_ONCE])

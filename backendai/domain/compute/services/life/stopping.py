@@ -37,6 +37,7 @@ from backendai.domain.compute.reasons import STOPPED
 from backendai.domain.compute.services.images.commits import refuse_while_saved
 from backendai.domain.compute.services.life.ending import hint_stops
 from backendai.domain.compute.services.life.home_retention import refuse_while_home_is_kept
+from backendai.domain.compute.services.notices.owners import withdraw_warnings
 from backendai.domain.compute.services.requests.mounts import stored_home
 from backendai.domain.compute.services.status.moves import StatusCause, move, move_kernels, touch
 from backendai.domain.compute.status import Outcome, Phase, Status
@@ -127,6 +128,7 @@ def begin_stop(plan: StopPlan, why: StatusCause, *, now: datetime) -> Background
     _refuse_beyond_limit(session.owner, waits=True)
     if not move([session.pk], Status.STOPPING, why, now=now, only_from=[Status.RUNNING]):
         raise Conflict("Only a running session can be stopped.", code="not-running")
+    withdraw_warnings([session.pk])
     _note_folder(session, plan.folder, now)
     return _order(plan, now)
 
@@ -272,10 +274,7 @@ def _refuse_beyond_limit(owner: User, *, waits: bool = False) -> None:
         User.objects.select_for_update(no_key=True).get(pk=owner.pk)
     number = ComputeSession.objects.filter(owner=owner, status__in=[Status.STOPPING, Status.STOPPED]).count()
     if number >= most:
-        text = Message(
-            "{owner} may have {most} stopped sessions at once, and has {number}. Resume or terminate one first.",
-            owner=owner.email, most=most, number=number,
-        )  # fmt: skip
+        text = Message("The owner may have {most} stopped sessions at once. Resume or terminate one first.", most=most)
         raise Conflict(text, code="too-many-stopped", limit=most)
 
 

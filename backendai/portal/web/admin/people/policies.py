@@ -91,11 +91,9 @@ class PolicyEditForm(EditForm, PolicyForm):
     groups = (
         (_l("Concurrent use limit"), ("slots", "unnamed_slots", "max_sessions")),
         (_l("Pending limit"), ("max_pending_sessions", "max_pending_slots")),
+        (_l("Stopped sessions"), ("max_stopped_sessions",)),
         (_l("One session"), ("max_priority", "max_kernels_per_session", "max_session_lifetime", "required_labels")),
-        (
-            _l("One user"),
-            ("max_concurrent_logins", "max_customized_images", "max_stopped_sessions", "max_system_sessions"),
-        ),
+        (_l("One user"), ("max_concurrent_logins", "max_customized_images", "max_system_sessions")),
         (_l("Inference endpoints"), ("max_endpoints", "max_replicas_per_endpoint")),
         (_l("Folders"), ("max_folders", "max_folder_bytes")),
         (_l("Default for new"), ("default_for",)),
