@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, datetime, time, timedelta
 from enum import StrEnum
 from zoneinfo import ZoneInfo
 
@@ -45,10 +45,7 @@ class DailyTimes:
         return [
             (datetime.combine(day, at, zone).astimezone(UTC), turn)
             for day in (today + timedelta(days=number) for number in range(-1, _DAYS))
-            if self._holds_on(day)
+            if day.weekday() < _SATURDAY or not self.is_weekdays
             for turn, at in ((Turn.STOP, self.stop_at), (Turn.RESUME, self.resume_at))
             if at is not None
         ]
-
-    def _holds_on(self, day: date) -> bool:
-        return not self.is_weekdays or day.weekday() < _SATURDAY
