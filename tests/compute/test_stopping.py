@@ -489,7 +489,8 @@ def test_a_session_that_stays_stopped_is_terminated_after_a_warning(one: Stopper
     assert notices(one) == [("ending", one.session.stopped_at + timedelta(days=30))]
     assert kept_until(one.session) == one.session.stopped_at + timedelta(days=30)
     repair_at(later(days=29))
-    assert one.status == Status.STOPPED
+    assert one.status == Status.STOPPED and not violations(later(days=29))
+    assert "L-01" in violations(later(days=31))  # the pass has to end it by then
     repair_at(later(days=30, seconds=1))
     assert (one.status, one.session.status_reason) == (Status.TERMINATED, "stopped-too-long")
     assert [kind for kind, _ in notices(one)] == ["ending", "ended"]

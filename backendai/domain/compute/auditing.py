@@ -27,6 +27,7 @@ from backendai.domain.compute.models import (
     SchedulingRecord,
     SessionMount,
 )
+from backendai.domain.compute.services.life.stopped_retention import ends_due
 from backendai.domain.compute.services.status.ledger import occupied_by_agent
 from backendai.domain.compute.status import LIVE, PLACED, SESSION_MOVES, TERMINAL, UNPLACED, Status
 from backendai.domain.storage.status import FolderStatus
@@ -190,7 +191,8 @@ def nothing_is_overdue(world: World) -> Violations:
         deadline = deadlines.get(Status(session.status), longest_start(group, session.slowness))
         if world.now - session.changed_at > deadline + _OVERDUE_SLACK:
             violations.append(f"session {session.pk} is {session.status} since {session.changed_at.isoformat()}")
-    return violations
+    late = ends_due(world.now - _OVERDUE_SLACK) if settings.STOPPED_FOR else ()
+    return violations + [f"session {one.session_id} is stopped beyond {one.due_at}" for one in late]
 
 
 def nothing_outlives_its_kernel(world: World) -> Violations:

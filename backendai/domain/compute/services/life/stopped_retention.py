@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Exists, F, OuterRef
+from django.db.models import Exists, F, OuterRef, QuerySet
 
 from backendai.base.core.messages import Message
 from backendai.domain.activity.notices import NoticeKind
@@ -51,12 +51,16 @@ def end_long_stopped(now: datetime) -> int:
     return len(warnings) + _end_due(now)
 
 
-def _end_due(now: datetime) -> int:
+def ends_due(now: datetime) -> QuerySet[SessionNotice]:
+    """Return the warnings of stopped sessions whose announced end has come."""
     due = SessionNotice.objects.filter(kind=NoticeKind.ENDING, due_at__lte=now, session__status=Status.STOPPED)
-    due = due.filter(created_at__gte=F("session__stopped_at"))
+    return due.filter(created_at__gte=F("session__stopped_at"))
+
+
+def _end_due(now: datetime) -> int:
     text = Message("It had been stopped for {days} days.", days=settings.STOPPED_FOR.days)
     why = StatusCause(Phase.SWEEP, STOPPED_TOO_LONG, text, outcome=Outcome.EXPIRED)
-    names = dict(due.order_by("pk").values_list("session_id", "session__name")[:_MOST_AT_ONCE])
+    names = dict(ends_due(now).order_by("pk").values_list("session_id", "session__name")[:_MOST_AT_ONCE])
     with transaction.atomic():
         ended = end_each(dict.fromkeys(names, why), only_from=[Status.STOPPED], now=now).cancelled
         details = {pk: {"name": names[pk], "by": "the retention of stopped sessions"} for pk in ended}
