@@ -11,15 +11,16 @@ from backendai.scheduler.snapshot import SessionView, Snapshot
 from backendai.scheduler.strategies import check_rules, sequence_named
 
 
-def decide(snapshot: Snapshot) -> Plan:
+def decide(snapshot: Snapshot, *, explains: bool = True) -> Plan:
     """Return a placement or a wait for every pending session. The same snapshot always gives the same plan.
 
+    ``explains=False``: sessions that lack room share a reason without text, which saves most of the time of a full group.
     Raises ValueError for an unknown strategy, a wrong option, and a sequence that does not return each session once.
     """
     rules = snapshot.rules
     check_rules(rules.sequence, rules.selection, rules.options)
     sequence = sequence_named(rules.sequence)
-    progress = Progress(snapshot)
+    progress = Progress(snapshot, explains=explains)
     queue = Queue(snapshot, sequence, progress)
     free, gated = progress.shapes()
     # 1. Order: which session is tried first.

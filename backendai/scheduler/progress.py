@@ -48,11 +48,12 @@ class Shape:
 class Progress:
     """The state of one pass: agents, limits, users' holdings, and cached results. Each placement updates this state."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, *, explains: bool = True) -> None:
         self.snapshot = snapshot
         self._keeps_started = snapshot.rules.backfill
         self._retries_to_skip = snapshot.rules.retries_to_skip
         self.states = AgentStates(snapshot.agents, snapshot.rules)
+        self.states.explains = explains
         self.tally = UserHoldings(snapshot.held)
         self.started: list[tuple[SessionView, list[Allocation]]] = []  # filled with backfill only
         self._limits = Limits(snapshot.limits, snapshot.networks)
@@ -108,7 +109,7 @@ class Progress:
 
     def start(self, session: SessionView, shape: Shape, allocations: list[Allocation], turn: int) -> None:
         """Record the session's placement, and count its amounts against the limits."""
-        if not shape.steps:
+        if not shape.steps and self.states.explains:
             shape.steps = (*QUEUE_PASSED, *passed_steps(allocations[0].request, self.states))
         self._placements.append(placement_of(session, allocations, turn, self._pass, shape.steps))
         if self._keeps_started:

@@ -7,19 +7,22 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
+
+from django.db.models import Exists, OuterRef
 
 from backendai.base.core.messages import Message
 from backendai.base.core.slots import Slots
 from backendai.domain.accounts.models import User
 from backendai.domain.cluster.groups.rules import wrong_rules
-from backendai.domain.cluster.models import ResourceGroup
+from backendai.domain.cluster.models import Agent, ResourceGroup
 from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.status import TERMINAL, Status
 from backendai.domain.planning.deciding import WrongRules, decide_apart
+from backendai.domain.planning.front import first_in
 from backendai.domain.planning.pulls import PullFirst
-from backendai.domain.planning.snapshot import read_snapshot
+from backendai.domain.planning.snapshot import GroupReading, read_for, read_group
 from backendai.scheduler.explaining.suggest import Suggestion, suggest
 from backendai.scheduler.plan import Placement, Plan, Reason, Step, Wait
 from backendai.scheduler.snapshot import SessionView, Snapshot
@@ -27,6 +30,7 @@ from backendai.scheduler.snapshot import SessionView, Snapshot
 _FAILS = Message("The scheduler fails on this session; its log has the error.")
 _MOST_NAMED = 20
 _MOST_GROUPS = 5
+_Decided = TypeVar("_Decided", Placement, Wait)
 
 
 class Verdict(StrEnum):
@@ -88,17 +92,17 @@ def explain(session: ComputeSession, user: User, *, now: datetime) -> Explanatio
         verdict = Verdict.ENDED if session.status in TERMINAL else Verdict.PLACED
         message = session.reason_text or Message("The session is {status}.", status=session.get_status_display())
         return Explanation(now, group.name, verdict, message, _stored(session))
-    snapshot = read_snapshot(group, now, even_if_idle=True)
-    view = next((each for each in snapshot.pending if each.id == session.pk), None)
+    reading = read_group(group, now, even_if_idle=True)
+    view = next((each for each in reading.snapshot.pending if each.id == session.pk), None)
     if view is None:  # the pass does not consider the session, or cannot read it
         message = session.reason_text or Message("No scheduler pass has considered it yet.")
         return Explanation(now, group.name, Verdict.WAITS, message, _stored(session))
     others = partial(other_groups, session.project, group)
-    return foresee(snapshot, [view], user, least=session.image.minimum_slots, others=others)
+    return foresee(reading, [view], user, least=session.image.minimum_slots, others=others)
 
 
 def foresee(
-    snapshot: Snapshot,
+    reading: GroupReading,
     sessions: Sequence[SessionView],
     user: User,
     *,
@@ -107,19 +111,22 @@ def foresee(
 ) -> Explanation:
     """Return the decision of a pass about equal sessions. Names only those that the user may see. ``others``: returns
     other groups in which a single one could start."""
-    views = {each.id: each for each in sessions}
+    views, many = {each.id: each for each in sessions}, reading.stand_ins
     try:
-        decision = decide_apart(snapshot)
+        decision = decide_apart(reading.snapshot)
     except WrongRules as wrong:
-        return _no_pass(snapshot, "wrong-group-rules", _unusable(snapshot.group, wrong))
+        return _no_pass(reading.snapshot, "wrong-group-rules", _unusable(reading.snapshot.group, wrong))
     if any(each.id in views for each, _ in decision.faults):
-        return _no_pass(snapshot, "scheduler-error", _FAILS)
+        return _no_pass(reading.snapshot, "scheduler-error", _FAILS)
     plan, snapshot = decision.plan, decision.snapshot
     placements = [each for each in plan.placements if each.session_id in views]
     if len(placements) == len(views):
-        return _start(snapshot, placements)
+        return _start(snapshot, [_among_all(each, plan, many) for each in placements])
     wait = min((each for each in plan.waits if each.session_id in views), key=lambda each: each.position)
     ahead = [each.session_id for each in plan.waits if each.position < wait.position]
+    wait = _among_all(wait, plan, many)
+    if not many.keys().isdisjoint(ahead):
+        ahead = first_in(snapshot.group, min(wait.position - 1, _MOST_NAMED))
     reason, in_front = _seen_by(user, wait)
     changes = _changes(snapshot, views, wait.session_id, plan, least, others)
     return Explanation(
@@ -129,14 +136,23 @@ def foresee(
         message=Message.joined([wait.reason.message, in_front, wait.reason.aside]),
         reason=reason,
         position=wait.position,
-        waiting=len(plan.waits),
+        waiting=sum(many.get(each.session_id, 1) for each in plan.waits),
         ahead=_named(ahead, user),
-        ahead_total=len(ahead),
+        ahead_total=wait.position - 1,
         steps=wait.steps,
         suggestions=tuple(changes),
         started=len(placements),
         view=views[wait.session_id],
     )
+
+
+def _among_all(decided: _Decided, plan: Plan, many: Mapping[UUID, int]) -> _Decided:
+    """Return the decision with its place among all sessions of the group, of which stand-ins count as many."""
+    before = sum(many.get(each.session_id, 1) - 1 for each in plan.waits if each.turn < decided.turn)
+    within = decided.within._replace(pending=decided.within.pending + sum(many.values()) - len(many))
+    if isinstance(decided, Wait):
+        decided = decided._replace(position=decided.position + before)
+    return decided._replace(turn=decided.turn + before, within=within)
 
 
 def _unusable(group: str, wrong: WrongRules) -> Message:
@@ -153,14 +169,15 @@ def _changes(
 ) -> list[Suggestion]:
     if len(views) > 1:
         return []  # a change of several equal sessions would also change those that start
-    elsewhere = [read_snapshot(group, snapshot.now, even_if_idle=True) for group in others()]
+    elsewhere = [read_for((), group, snapshot.now).snapshot for group in others()]
     return suggest(snapshot, views[waiting], elsewhere, least=least, plan=plan)
 
 
 def other_groups(project: Any, group: ResourceGroup) -> list[ResourceGroup]:
-    """Return other groups that the project can use and whose rules are valid. Only the ``_MOST_GROUPS`` oldest groups
-    are checked."""
-    usable = ResourceGroup.objects.usable_for(project).exclude(pk=group.pk)
+    """Return other groups that the project can use, with agents and valid rules. Only the ``_MOST_GROUPS`` oldest
+    groups are checked."""
+    agents = Agent.objects.filter(resource_group=OuterRef("pk"), status=Agent.Status.ALIVE)
+    usable = ResourceGroup.objects.usable_for(project).exclude(pk=group.pk).filter(Exists(agents))
     return [other for other in usable.order_by("created_at")[:_MOST_GROUPS] if not wrong_rules(other)]
 
 

@@ -1,4 +1,4 @@
-"""Previews a launch: adds the session to a snapshot of its group and decides a pass."""
+"""Previews a launch: adds the session to the front of its group's queue and decides a pass."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from backendai.domain.compute.spec import SessionSpec
 from backendai.domain.planning.explain import Explanation, Verdict, foresee, other_groups
 from backendai.domain.planning.pulls import pull_before
 from backendai.domain.planning.queue import Newcomer, Row
-from backendai.domain.planning.snapshot import read_snapshot
+from backendai.domain.planning.snapshot import read_for
 from backendai.domain.planning.storage import storage_need
 from backendai.scheduler.plan import Reason
 
@@ -43,11 +43,11 @@ def preview(
         reason = Reason(error.code, error.message, dict(error.details), never=True)
         return Explanation(now, spec.resource_group, Verdict.NEVER, error.message, reason)
     newcomers = [_newcomer(owner, checked, now) for _ in range(copies)]
-    snapshot = read_snapshot(checked.group, now, newcomers=newcomers)
+    reading = read_for(newcomers, checked.group, now)
     ids = {each.row.id for each in newcomers}
-    views = [each for each in snapshot.pending if each.id in ids]
+    views = [each for each in reading.snapshot.pending if each.id in ids]
     others = partial(other_groups, checked.project, checked.group)
-    found = foresee(snapshot, views, user, least=checked.image.minimum_slots, others=others)
+    found = foresee(reading, views, user, least=checked.image.minimum_slots, others=others)
     return _with_pull(found, newcomers, checked) if found.verdict == Verdict.STARTS_NOW else found
 
 

@@ -180,7 +180,7 @@ def _kernel_view(kernel: KernelRow, image: Image, somewhere_short: bool) -> Kern
     return KernelView(kernel[0], slots_of(kernel[1]), image.architecture, on_node)
 
 
-def read_queue(group: ResourceGroup, now: datetime, newcomers: Sequence[Newcomer] = ()) -> Queue | None:
+def read_queue(group: ResourceGroup, now: datetime) -> Queue | None:
     """Return the group's pending sessions; None if there are none. Four to seven queries; one if there are none.
 
     If more than ``MOST_PER_PASS`` are pending, one more query selects sessions that can start at ``now``, equally many
@@ -190,11 +190,11 @@ def read_queue(group: ResourceGroup, now: datetime, newcomers: Sequence[Newcomer
     found = list(_pending_in(group.pk, order, (MOST_PER_PASS + 1,)))
     is_partial = len(found) > MOST_PER_PASS
     if is_partial:
-        found = list(_columns(_in_turn(group.pk, order, now)).order_by(*order))
+        found = list(columns(_in_turn(group.pk, order, now)).order_by(*order))
     rows = [Row._make(row) for row in found]
-    if not rows and not newcomers and not is_partial:
+    if not rows and not is_partial:
         return None
-    return Queue(rows, newcomers, with_ends=group.backfill, is_partial=is_partial)
+    return Queue(rows, (), with_ends=group.backfill, is_partial=is_partial)
 
 
 def order_of(sequence: str) -> tuple[str, ...]:
@@ -225,10 +225,11 @@ def _in_turn(group_id: int, order: Sequence[str], now: datetime) -> QuerySet[Any
 
 
 def _pending_in(group_id: int, order: Sequence[str], most: tuple[int]) -> QuerySet[Any, Any]:
-    return _columns(ComputeSession.objects.pending().filter(resource_group=group_id)).order_by(*order)[: most[0]]
+    return columns(ComputeSession.objects.pending().filter(resource_group=group_id)).order_by(*order)[: most[0]]
 
 
-def _columns(sessions: QuerySet[Any, Any]) -> QuerySet[Any, Any]:
+def columns(sessions: QuerySet[Any, Any]) -> QuerySet[Any, Any]:
+    """Return the columns of these sessions for ``Row``."""
     expressions = {"created_at": raw_time("created_at")} | {
         name: Cast(name, TextField()) for name in ("avoid_agents", "designated_agents")
     }

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 from uuid import UUID
@@ -24,7 +24,8 @@ from backendai.domain.compute.services.placing.cluster_networks import networks_
 from backendai.domain.compute.services.requests.limits import limit_views
 from backendai.domain.compute.status import PLACED
 from backendai.domain.planning.agents import builds_of, images_there, read_agent_rows, read_agents
-from backendai.domain.planning.queue import Newcomer, read_queue
+from backendai.domain.planning.front import Front
+from backendai.domain.planning.queue import Newcomer, Queue, read_queue
 from backendai.scheduler.gates import needs_network
 from backendai.scheduler.snapshot import (
     SLOT_ORDER,
@@ -50,11 +51,13 @@ _BLIND_TO_THE_PAST = _BLIND_TO_SHARES | {"drf"}
 @dataclass(frozen=True, slots=True)
 class GroupReading:
     """The snapshot of a group. ``broken``: the ids of pending sessions that cannot be read, with the errors.
-    ``is_partial``: more sessions are pending than one pass considers."""
+    ``is_partial``: more sessions are pending than one pass considers. ``stand_ins``: pending sessions of the snapshot
+    that stand for many, by id, with their number."""
 
     snapshot: Snapshot
     broken: tuple[tuple[UUID, Exception], ...] = ()
     is_partial: bool = False
+    stand_ins: Mapping[UUID, int] = field(default_factory=dict)
 
     @property
     def looked_at(self) -> list[UUID]:
@@ -62,26 +65,33 @@ class GroupReading:
         return [*(session.id for session in self.snapshot.pending), *(pk for pk, _ in self.broken)]
 
 
-def read_snapshot(
-    group: ResourceGroup, now: datetime, *, even_if_idle: bool = False, newcomers: Sequence[Newcomer] = ()
-) -> Snapshot:
+def read_snapshot(group: ResourceGroup, now: datetime, *, even_if_idle: bool = False) -> Snapshot:
     """Return the group at ``now``, without sessions that cannot be read.
 
-    If nothing is pending, agents are read only with ``even_if_idle``. ``newcomers``: sessions before their launch,
-    which are included. A fixed number of queries.
+    If nothing is pending, agents are read only with ``even_if_idle``. A fixed number of queries.
     """
-    return read_group(group, now, even_if_idle=even_if_idle, newcomers=newcomers).snapshot
+    return read_group(group, now, even_if_idle=even_if_idle).snapshot
 
 
-def read_group(
-    group: ResourceGroup, now: datetime, *, even_if_idle: bool = False, newcomers: Sequence[Newcomer] = ()
-) -> GroupReading:
+def read_for(newcomers: Sequence[Newcomer], group: ResourceGroup, now: datetime) -> GroupReading:
+    """Return the group with these sessions, which are not launched yet, and without most of its queue (``front.py``). A
+    fixed number of queries."""
+    front = Front(group, now, newcomers, by_holder=group.sequence not in _BLIND_TO_SHARES)
+    return _read(group, rules_of(group), front.queue, now, front)
+
+
+def read_group(group: ResourceGroup, now: datetime, *, even_if_idle: bool = False) -> GroupReading:
     """Return the scheduler's snapshot of the group, and the ids of sessions that cannot be read, with the errors. Same
     parameters as ``read_snapshot``."""
-    queue = read_queue(group, now, newcomers)
-    rules = rules_of(group)
+    queue, rules = read_queue(group, now), rules_of(group)
     if queue is None and not even_if_idle:
         return GroupReading(Snapshot(now=now, group=group.name, agents=(), pending=(), rules=rules))
+    return _read(group, rules, queue, now)
+
+
+def _read(
+    group: ResourceGroup, rules: Rules, queue: Queue | None, now: datetime, front: Front | None = None
+) -> GroupReading:
     rows = read_agent_rows(group)
     made_here = queue.built_here if queue else {}
     short = queue is not None and any(not row.fetches for row in rows)
@@ -90,22 +100,26 @@ def read_group(
     sessions, broken = queue.views(builds, somewhere_short=short) if queue else ((), ())
     mounts = queue is not None and queue.mounts_folders
     agents = read_agents(group, rows, there, queue.launches if queue else (), with_storage=mounts)
-    holders = {session.holder for session in sessions}
     by_shares, by_past = rules.sequence not in _BLIND_TO_SHARES, rules.sequence not in _BLIND_TO_THE_PAST
+    limits = read_limits({session.holder for session in sessions})
+    rest = front.stand_ins(sessions, rules, now) if front else {}
+    sessions = (*sessions, *rest)
+    holders = {session.holder for session in sessions}
     snapshot = Snapshot(
         now=now,
         group=group.name,
         agents=agents,
         pending=sessions,
         rules=rules,
-        limits=read_limits(holders),
+        limits=limits,
         held=read_held(group) if by_shares else {},
         weights=read_weights(holders) if by_shares else {},
         past_usage=read_past_usage(group, holders, _capacity(agents), now) if by_past else {},
         running=read_running(group) if rules.backfill else (),
         networks=Networks(*networks_left()) if any(map(needs_network, sessions)) else None,
     )
-    return GroupReading(snapshot, broken, is_partial=queue is not None and queue.is_partial)
+    counts = {view.id: number for view, number in rest.items()}
+    return GroupReading(snapshot, broken, queue is not None and queue.is_partial, counts)
 
 
 def _capacity(agents: Iterable[AgentView]) -> Slots:

@@ -29,7 +29,9 @@ from backendai.scheduler.snapshot import NAME, AgentView, Rules
 
 class AgentStates:
     """All agents of the group during one pass, sorted by name. Raises ValueError for an unknown selection strategy or
-    an invalid option."""
+    an invalid option. ``explains``: refusals say what is missing."""
+
+    explains = True
 
     def __init__(self, agents: Iterable[AgentView], rules: Rules) -> None:
         by_name = sorted(agents, key=NAME)

@@ -48,9 +48,14 @@ class Refusal:
     steps: tuple[Step, ...]
 
 
+_NO_ROOM = Refusal(Reason("insufficient-resources", ""), ())
+
+
 def refusal_of(request: Request, states: AgentStates, placed: int, kernels: int) -> Refusal:
     """Return why no agent can hold the request. ``placed``: how many of the session's ``kernels`` requests got an agent
     before this one."""
+    if not states.explains and any(_suits(state, request) for state in states.all):
+        return _NO_ROOM
     counts = dict(_fixed_counts(request, states))
     left = len(states.all) - sum(counts.values())
     counts[KERNELS_FILTER.step] = full = len(_full(request, states)) if left else 0

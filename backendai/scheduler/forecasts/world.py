@@ -84,7 +84,8 @@ class World:
                 limits=self._limits,
                 held=self._shares,
                 running=running,
-            )
+            ),
+            explains=False,
         )
         placed = {each.session_id: each for each in plan.placements}
         hopeless = {wait.session_id for wait in plan.waits if wait.reason.never}
