@@ -23,7 +23,14 @@ from bench._events import Events
 from bench._in_process import run_in_process
 from bench._portal import ADMIN, Client, Portal, running_portal, say
 
-GOALS = {"launcher_ms_p95": 100, "first_load_kb": 250, "lcp_ms": 1000, "preview_ms_p95": 100, "queued_preview_ms_p95": 100, "event_ms_p95": 200}
+GOALS = {
+    "launcher_ms_p95": 100,
+    "first_load_kb": 250,
+    "lcp_ms": 1000,
+    "preview_ms_p95": 100,
+    "queued_preview_ms_p95": 100,
+    "event_ms_p95": 200,
+}
 AGENTS, PENDING, ROUNDS, LOADS, CHANGES, OTHER_SOCKETS = 1_000, 10_000, 40, 7, 40, 199
 _START = "import django; django.setup(); from bench._pages import main; main()"
 _HEAR = """

@@ -14,7 +14,7 @@ from backendai.scheduler.strategies import check_rules, sequence_named
 def decide(snapshot: Snapshot, *, explains: bool = True) -> Plan:
     """Return a placement or a wait for every pending session. The same snapshot always gives the same plan.
 
-    ``explains=False``: sessions that lack room share a reason without text, which saves most of the time of a full group.
+    ``explains=False``: sessions that lack room share a reason without text, which saves a third of a full group's time.
     Raises ValueError for an unknown strategy, a wrong option, and a sequence that does not return each session once.
     """
     rules = snapshot.rules

@@ -143,7 +143,7 @@ def test_own_history_is_replayed_with_more_agents(cast: Any, tmp_path: Path) -> 
     [
         (["--swf", "/nowhere", "--agents", "1 x cpu=1"], "No such file"),
         (["--own", "1"], "The group has no agents|There is no resource group"),
-        (["--own", "1", "--agents", "many"], "takes"),
+        (["--own", "1", "--agents", "many"], "are written as"),
         (["--own", "1", "--agents", "1 x cpu=1", "--strategy", "best"], "best"),
         (["--own", "1", "--agents", "1 x cpu=1", "--backfill", "maybe"], "on, off"),
     ],
@@ -201,7 +201,7 @@ def _live_day(cast: Any, group: Any, began: datetime) -> dict[int, datetime]:
         rows = ComputeSession.objects.filter(pk=session.pk)
         rows.update(created_at=created_at, status=Status.CANCELLED, batch_timeout=timedelta(hours=1))
     arrivals = sorted(ComputeSession.objects.values_list("created_at", "pk"))
-    numbers = {pk: number for number, (_, pk) in enumerate(arrivals, 1)}
+    numbers = {pk: pk.int for _, pk in arrivals}
     while arrivals or ends or ComputeSession.objects.pending().exists():
         now = min([at for at, _ in [*arrivals[:1], *sorted(ends)[:1]]]) + timedelta(seconds=2)
         for at, pk in [each for each in ends if each[0] <= now]:

@@ -24,17 +24,18 @@ _MEMORY = re.compile(r"(?:^|,)mem=([0-9.]+[KMGT]?)")
 
 
 def own_jobs(group: ResourceGroup, since: datetime) -> Iterator[Job]:
-    """Yield the ended sessions of a group that were launched since then. One query, read in parts."""
+    """Yield the ended sessions of a group that were launched since then, numbered by their ids. One query, read in
+    parts."""
     rows = ComputeSession.objects.filter(resource_group=group, created_at__gte=since, ended_at__isnull=False)
     rows = rows.exclude(started_at=None).select_related("owner").order_by("created_at", "pk")
-    for number, row in enumerate(rows.iterator(chunk_size=1000), 1):
+    for row in rows.iterator(chunk_size=1000):
         submitted = max(row.created_at, row.starts_at or row.created_at)
         assert row.started_at is not None and row.ended_at is not None
         length = max(row.ended_at - row.started_at, timedelta(0))
         limit, priority = row.batch_timeout, row.priority
         kernels = row.cluster_size if row.total_slots is None else 1
         slots = row.kernel_slots if row.total_slots is None else row.total
-        yield Job(number, row.owner.email, submitted, length, slots, kernels, limit, priority)
+        yield Job(row.pk.int, row.owner.email, submitted, length, slots, kernels, limit, priority)
 
 
 def swf_jobs(lines: Iterable[str]) -> Iterator[Job]:

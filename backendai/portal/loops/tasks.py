@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from backendai.domain.cluster.node_jobs import follow_jobs as follow
 from backendai.portal.loops import folder_copies as filling
-from backendai.portal.loops import folders, forecasts, idle, loops, scans, tags
+from backendai.portal.loops import folders, forecasts, idle, loops, scans, tags, what_ifs
 from backendai.portal.loops.repair import observe
 
 
@@ -83,6 +83,12 @@ def schedule_group(group_id: int) -> None:
 def scan_registry(job_id: str) -> None:
     """Start scanning a registry in the background."""
     scans.begin(UUID(job_id))
+
+
+@shared_task(name="controller.run_what_if", ignore_result=True)
+def run_what_if(job_id: str) -> None:
+    """Start a replay in the background."""
+    what_ifs.begin(UUID(job_id))
 
 
 @shared_task(name="controller.remove_tags", ignore_result=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from statistics import mean
@@ -19,7 +19,8 @@ _PASS = timedelta(seconds=2)  # what comes within the time between two passes is
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A recorded session: when it was submitted, how long it ran, and what each of its kernels asked for."""
+    """A recorded session: when it was submitted, how long it ran, and what each of its kernels asked for. ``number``
+    fits into a UUID, and decides between jobs that were submitted at the same time."""
 
     number: int
     user: str
@@ -47,20 +48,45 @@ class Outcome:
     by_user: Mapping[str, float]
 
 
-def replay(jobs: Sequence[Job], agents: Sequence[AgentView], rules: Rules) -> Outcome:
-    """Return what the scheduler would have done with these jobs on these agents, which are empty at the beginning."""
+def replay(
+    jobs: Sequence[Job], agents: Sequence[AgentView], rules: Rules, tell: Callable[[float], None] = lambda part: None
+) -> Outcome:
+    """Return what the scheduler would have done with these jobs on these agents, which are empty at the beginning.
+
+    ``tell`` is called with the part that is done, from 0 to 1, after each pass; what it raises ends the replay.
+    """
     jobs = sorted(jobs, key=lambda job: (job.submitted, job.number))
     if not jobs:
         return Outcome({}, 0, 0.0, 0.0, 0.0, {}, 1.0, {})
     lengths = {UUID(int=job.number): job.length for job in jobs}
     snapshot = Snapshot(jobs[0].submitted, "replay", tuple(agents), (), rules)
     world = World(snapshot, [], lengths.get)
-    _run(world, jobs)
+    _run(world, jobs, tell)
     starts = {pk.int: at for pk, at in world.starts.items()}
     return _outcome(jobs, starts, agents)
 
 
-def _run(world: World, jobs: Sequence[Job]) -> None:
+def parts_of(
+    jobs: Sequence[Job], starts: Mapping[int, datetime], capacity: int, slot: str, edges: Sequence[datetime]
+) -> list[tuple[float | None, float]]:
+    """Return for each time between two edges, all of one length: the mean wait in seconds of the jobs submitted then
+    (None: of none), and the share of this capacity of a slot that was held."""
+    width, waits = edges[1] - edges[0], [list[float]() for _ in edges[1:]]
+    held = [0.0] * len(waits)
+    for job in jobs:
+        if (start := starts.get(job.number)) is None:
+            continue
+        at = min(int((job.submitted - edges[0]) / width), len(waits) - 1)
+        waits[at].append((start - job.submitted).total_seconds())
+        first, end = int((start - edges[0]) / width), start + job.length
+        for place in range(first, min(int((end - edges[0]) / width), len(held) - 1) + 1):
+            held[place] += (
+                job.slots[slot] * job.kernels * ((min(end, edges[place + 1]) - max(start, edges[place])) / width)
+            )
+    return [(mean(each) if each else None, part / max(capacity, 1)) for each, part in zip(waits, held, strict=True)]
+
+
+def _run(world: World, jobs: Sequence[Job], tell: Callable[[float], None]) -> None:
     following = 0
     waited: set[tuple[Slots, int]] = set()  # amounts that did not fit; nothing has become free since
     while following < len(jobs) or world.pending:
@@ -77,6 +103,7 @@ def _run(world: World, jobs: Sequence[Job]) -> None:
             following += 1
         if changed:
             world.decide(MOST)
+            tell(len(world.starts) / len(jobs))
             waited = {(each.kernels[0].slots, len(each.kernels)) for each in world.pending}
 
 
@@ -85,7 +112,7 @@ def _at(jobs: Sequence[Job], place: int) -> datetime | None:
 
 
 def _session(job: Job) -> SessionView:
-    kernels = tuple(KernelView(UUID(int=(job.number << 16) + each), job.slots) for each in range(job.kernels))
+    kernels = tuple(KernelView(UUID(int=each), job.slots) for each in range(job.kernels))
     holder = Holder(user=f"user:{job.user}")
     return SessionView(
         UUID(int=job.number), str(job.number), job.submitted, job.priority, kernels,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import os
+import resource
 import sys
 from argparse import ArgumentParser
 from collections.abc import Iterator, Sequence
@@ -11,21 +13,20 @@ from datetime import timedelta
 from itertools import islice, product
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
+from uuid import UUID
 
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
 from backendai.base.core.errors import UserError
-from backendai.base.core.slots import Slots
 from backendai.domain.cluster.models import ResourceGroup
 from backendai.domain.forecasts.traces import FORMATS, MOST_JOBS, own_jobs
-from backendai.domain.planning.snapshot import read_snapshot
+from backendai.domain.forecasts.what_if import added_agents, agents_of, run_what_if
 from backendai.scheduler.forecasts.replay import Job, Outcome, replay
 from backendai.scheduler.snapshot import AgentView, Rules
 from backendai.scheduler.strategies import check_rules
 
-_MOST_AGENTS = 10_000
+_MOST_BYTES, _NICE = 2 * 2**30, 10
 _FIGURES = ("jobs", "never", "wait_p50_s", "wait_p95_s", "wait_max_s", "used", "fairness", "moved")
 
 
@@ -36,6 +37,7 @@ class Command(BaseCommand):
         """Add the options of the command."""
         source = parser.add_mutually_exclusive_group(required=True)
         source.add_argument("--own", metavar="DAYS", type=int, help="the sessions of this platform's last DAYS days")
+        source.add_argument("--job", type=UUID, help="a job of the page What if, which gets the result")
         for name in FORMATS:
             source.add_argument(f"--{name}", metavar="FILE", help=f"a trace in the format {name}; - reads the input")
         parser.add_argument("--group", default="default", help="the resource group of --own and its agents (default)")
@@ -49,6 +51,11 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Replay, and print one row for each policy."""
+        if options["job"]:
+            os.nice(_NICE)
+            resource.setrlimit(resource.RLIMIT_DATA, (_MOST_BYTES, _MOST_BYTES))
+            run_what_if(options["job"], timezone.now)
+            return
         try:
             jobs = list(islice(_jobs(options), MOST_JOBS))
             agents = _agents(options)
@@ -111,16 +118,9 @@ def _agents(options: dict[str, Any]) -> list[AgentView]:
     specs: list[str] = options["agents"]
     agents: list[AgentView] = []
     if not specs or any(spec.startswith("+") for spec in specs):
-        known = read_snapshot(_group(options), timezone.now(), even_if_idle=True).agents
-        agents = [AgentView(each.id, each.name, "", each.capacity, Slots()) for each in known]
+        agents = agents_of(_group(options), timezone.now())
     for spec in specs:
-        number, _, amounts = spec.lstrip("+").partition(" x ")
-        if not number.strip().isdigit() or not 0 < int(number) <= _MOST_AGENTS:
-            raise CommandError(f'--agents takes "N x cpu=32,mem=128g" with N up to {_MOST_AGENTS}, not {spec!r}.')
-        capacity = Slots.parse(dict(part.strip().split("=", 1) for part in amounts.split(",") if "=" in part))
-        agents += [
-            AgentView(uuid4(), f"added-{len(agents) + each}", "", capacity, Slots()) for each in range(int(number))
-        ]
+        agents += added_agents(spec.lstrip("+"))
     if not agents:
         raise CommandError("The group has no agents: name some by --agents.")
     return agents

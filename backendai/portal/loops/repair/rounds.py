@@ -50,6 +50,7 @@ from backendai.portal.loops.repair.overdue_waits import (
 from backendai.portal.loops.repair.reachability import watch_reachability
 from backendai.portal.loops.scans import request_scans
 from backendai.portal.loops.tags import request_tag_deletions
+from backendai.portal.loops.what_ifs import request_what_ifs
 
 
 def settle_accounts(now: datetime) -> int:
@@ -134,6 +135,7 @@ RULES: tuple[Rule, ...] = (
     send_due_mails,
     delete_old_notices,
     request_scans,
+    request_what_ifs,
     try_old_ones_again,
     remove_left_tags,
     request_tag_deletions,

@@ -13,6 +13,7 @@ from backendai.portal.web.admin.agents.join_tokens import JoinTokens
 from backendai.portal.web.admin.agents.pages import Agents
 from backendai.portal.web.admin.agents.queue import Queue
 from backendai.portal.web.admin.agents.unknown_kernels import UnknownKernels
+from backendai.portal.web.admin.agents.what_if import WhatIf
 from backendai.portal.web.admin.catalog.images import Images
 from backendai.portal.web.admin.catalog.presets import Presets
 from backendai.portal.web.admin.catalog.registries import Registries
@@ -38,7 +39,7 @@ MENU: tuple[tuple[str | Promise, tuple[type[PanelPage], ...]], ...] = (
     (
         _l("Resources"),
         (
-            Queue, Agents, UnknownKernels, Groups, IdleCheckers, Presets, Images, Registries, Folders, StorageHosts,
+            Queue, WhatIf, Agents, UnknownKernels, Groups, IdleCheckers, Presets, Images, Registries, Folders, StorageHosts,
             JoinTokens, SlotTypes,
         ),
     ),

@@ -11,6 +11,7 @@ from backendai.domain.activity.models import BackgroundJob
 _KINDS = {
     "folder.fill": _noop("Copying files into folder"),
     "folder.nearly-full": _noop("Nearly full: folder"),
+    "group.what-if": _noop("What if: resource group"),
     "image.commit": _noop("Saving as image"),
     "image.build": _noop("Building image"),
     "image.pull": _noop("Pulling image to agents"),
