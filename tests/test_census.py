@@ -282,6 +282,8 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "manage/queue/": (P.SUPERADMIN, "GET"),
     "manage/queue/<uuid:pk>/priority/": (P.SUPERADMIN, "POST"),
     "manage/queue/priorities/": (P.SUPERADMIN, "POST"),
+    "manage/what-if/": (P.SUPERADMIN, "GET POST"),
+    "manage/what-if/<uuid:pk>/": (P.SUPERADMIN, "GET POST"),
     "manage/agents/": (P.SUPERADMIN, "GET"),
     "manage/agents/<uuid:pk>/": (P.SUPERADMIN, "GET"),
     "manage/agents/<uuid:pk>/switches/": (P.SUPERADMIN, "GET POST"),
@@ -615,6 +617,7 @@ PANEL_ROWS: dict[str, Callable[[World], Any]] = {
     "manage/idle-checkers/": lambda _: a_checker(),
     "api/v1/idle-checkers/": lambda _: a_checker(),
     "manage/jobs/": lambda world: world.job,
+    "manage/what-if/": lambda world: start_job("group.what-if", "default", now=timezone.now()),
     "manage/join-tokens/": lambda world: JoinToken.objects.get(),
 }
 PREFIXES = {"admin/": P.SUPERADMIN, "compat": P.SHUT}

@@ -31,8 +31,8 @@ _Part = tuple[int, bool, Holder]  # sessions with the same place beside a newcom
 
 
 class Front:
-    """The front of a group's queue: ``queue``, the sessions that decide about newcomers, a bounded number. Three to eight
-    queries. ``by_holder``: the order depends on holders."""
+    """The front of a group's queue. ``queue``: the sessions that decide about newcomers, a bounded number, with these.
+    ``by_holder``: the order depends on holders. Two to nine queries."""
 
     def __init__(self, group: ResourceGroup, now: datetime, newcomers: Sequence[Newcomer], *, by_holder: bool) -> None:
         self._passed, self._by_holder = _passed(group, now), by_holder

@@ -80,9 +80,8 @@ def parts_of(
         waits[at].append((start - job.submitted).total_seconds())
         first, end = int((start - edges[0]) / width), start + job.length
         for place in range(first, min(int((end - edges[0]) / width), len(held) - 1) + 1):
-            held[place] += (
-                job.slots[slot] * job.kernels * ((min(end, edges[place + 1]) - max(start, edges[place])) / width)
-            )
+            part = (min(end, edges[place + 1]) - max(start, edges[place])) / width
+            held[place] += job.slots[slot] * job.kernels * part
     return [(mean(each) if each else None, part / max(capacity, 1)) for each, part in zip(waits, held, strict=True)]
 
 

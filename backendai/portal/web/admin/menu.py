@@ -39,8 +39,8 @@ MENU: tuple[tuple[str | Promise, tuple[type[PanelPage], ...]], ...] = (
     (
         _l("Resources"),
         (
-            Queue, WhatIf, Agents, UnknownKernels, Groups, IdleCheckers, Presets, Images, Registries, Folders, StorageHosts,
-            JoinTokens, SlotTypes,
+            Queue, WhatIf, Agents, UnknownKernels, Groups, IdleCheckers, Presets, Images, Registries, Folders,
+            StorageHosts, JoinTokens, SlotTypes,
         ),
     ),
     (

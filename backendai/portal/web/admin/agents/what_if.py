@@ -173,8 +173,8 @@ def _rows(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[tuple
     for name, label in (("p50", _("Median wait")), ("p95", _("Wait, 95th percentile")), ("longest", _("Longest wait"))):
         yield label, clock(before[name]), clock(after[name])
     for slot in before["used"] | after["used"]:
-        used = [f"{each['used'].get(slot, 0):.0%}" for each in (before, after)]
-        yield _("Use of %(slot)s") % {"slot": in_words(slot_in_words(slot))}, *used
+        one, other = (f"{each['used'].get(slot, 0):.0%}" for each in (before, after))
+        yield _("Use of %(slot)s") % {"slot": in_words(slot_in_words(slot))}, one, other
     yield _("Fairness (1: all users wait alike)"), f"{before['fairness']:.2f}", f"{after['fairness']:.2f}"
     yield _("Sessions that never start"), str(before["never"]), str(after["never"])
 
@@ -189,18 +189,18 @@ def _plots(found: Mapping[str, Any]) -> Iterator[Plot]:
 
 
 def _plot(name: str, times: Sequence[str], lines: Sequence[Sequence[float | None]], words: Any) -> Plot:
-    most = max((value for line in lines for value in line if value is not None), default=0) or 1
+    most = max((value for line in lines for value in line if value is not None), default=0)
     points = tuple(
         " ".join(
-            f"{place + 0.5},{_HEIGHT - _HEIGHT * value / most:.1f}"
+            f"{place + 0.5},{_HEIGHT - _HEIGHT * value / (most or 1):.1f}"
             for place, value in enumerate(line)
             if value is not None
         )
         for line in lines
     )
     said = _("%(at)s: %(before)s as it is, %(after)s what if")
+    before, after = (["–" if value is None else words(value) for value in line] for line in lines)
     columns = tuple(
-        (place, said % {"at": at, **{key: "–" if one is None else words(one) for key, one in zip(("before", "after"), both, strict=True)}})
-        for place, (at, both) in enumerate(zip(times, zip(*lines, strict=True), strict=True))
-    )  # fmt: skip
+        (place, said % {"at": at, "before": before[place], "after": after[place]}) for place, at in enumerate(times)
+    )
     return Plot(name, words(most), points, columns)
