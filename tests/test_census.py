@@ -617,7 +617,7 @@ PANEL_ROWS: dict[str, Callable[[World], Any]] = {
     "manage/idle-checkers/": lambda _: a_checker(),
     "api/v1/idle-checkers/": lambda _: a_checker(),
     "manage/jobs/": lambda world: world.job,
-    "manage/what-if/": lambda world: start_job("group.what-if", "default", now=timezone.now()),
+    "manage/what-if/": lambda _: BackgroundJob.objects.get(kind="group.what-if"),
     "manage/join-tokens/": lambda world: JoinToken.objects.get(),
 }
 PREFIXES = {"admin/": P.SUPERADMIN, "compat": P.SHUT}
@@ -732,6 +732,7 @@ def made_world(cast: Cast) -> Iterator[World]:
         create_join_token(session.resource_group)
         token, _ = create_token(cast.alice, "laptop")
         job = start_job("image.pull", PRIVATE_NAME, now=timezone.now(), owner_id=cast.alice.pk)
+        start_job("group.what-if", "default", now=timezone.now())
         preset = ResourcePreset.objects.create(name="small", slots={"cpu": 1, "mem": "1g"})
         project = get_or_create_project("default", PRIVATE_NAME)
         Membership.objects.create(user=cast.alice, project=project, role="admin")
