@@ -123,10 +123,7 @@ def foresee(
     if len(placements) == len(views):
         return _start(snapshot, [_among_all(each, plan, many) for each in placements])
     wait = min((each for each in plan.waits if each.session_id in views), key=lambda each: each.position)
-    ahead = [each.session_id for each in plan.waits if each.position < wait.position]
-    wait = _among_all(wait, plan, many)
-    if not many.keys().isdisjoint(ahead):
-        ahead = first_in(snapshot.group, min(wait.position - 1, _MOST_NAMED))
+    wait, ahead = _among_all(wait, plan, many), _ahead_of(wait, plan, reading)
     reason, in_front = _seen_by(user, wait)
     changes = _changes(snapshot, views, wait.session_id, plan, least, others)
     return Explanation(
@@ -144,6 +141,14 @@ def foresee(
         started=len(placements),
         view=views[wait.session_id],
     )
+
+
+def _ahead_of(wait: Wait, plan: Plan, reading: GroupReading) -> list[UUID]:
+    """Return the sessions in front. If some of them were not read, only the first ``_MOST_NAMED`` of the last pass."""
+    ahead = [each.session_id for each in plan.waits if each.position < wait.position]
+    number = sum(reading.stand_ins.get(pk, 1) for pk in ahead)
+    known = reading.stand_ins.keys().isdisjoint(ahead)
+    return ahead if known else first_in(reading.snapshot.group, min(number, _MOST_NAMED))
 
 
 def _among_all(decided: _Decided, plan: Plan, many: Mapping[UUID, int]) -> _Decided:
