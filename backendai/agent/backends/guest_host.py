@@ -16,7 +16,7 @@ from backendai.base.process.slowness import allowed
 PROGRAM = "guest.pyz"
 INSIDE = "/run/backendai"  # the mount point, in kernels, of the folder with program and socket
 # The only modules of other rooms that guests use.
-_SHARED = ("base/process/slowness.py", "base/paths/packing.py", "base/wire/guest_frames.py")
+_SHARED = ("base/process/slowness.py", "base/paths/packing.py", "base/wire/guest_frames.py", "base/wire/splice.py")
 _EMPTY = ("", "agent/", "base/", "base/process/", "base/paths/", "base/wire/")
 _MAIN = "from backendai.agent.guest.serve import main\n\nmain()\n"
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # a fixed time stamp: equal sources give equal bytes

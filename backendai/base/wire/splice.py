@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import select
+import socket
+import struct
 from collections.abc import Callable
 from typing import Any, cast
 
 _CHECK_SECONDS = 1.0
 # How long unsent bytes may take after a reset of the other end, and after its orderly end.
 _FLUSH_SECONDS, _FINISH_SECONDS = 5.0, 60.0
+_RESET = struct.pack("ii", 1, 0)  # no lingering: closing discards what is not sent
 _BUFFER_LIMIT = 64 * 1024  # bytes that may wait to be written on one side before reading from the other side pauses
 
 
@@ -147,6 +150,17 @@ class Side(asyncio.Protocol):
         """If bytes are waiting to be sent, cut the connection after ``seconds``."""
         if self._transport is not None and self._transport.get_write_buffer_size():
             asyncio.get_running_loop().call_later(seconds, self._transport.abort)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the end of what this side sends has arrived."""
+        return self._has_ended
+
+    def reset(self) -> None:
+        """Close at once, so that also a program that does not read notices the end."""
+        if self._transport is not None:
+            self._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+            self._transport.abort()
 
     def abort(self) -> None:
         """Close at once."""

@@ -7,20 +7,22 @@ import contextlib
 import ipaddress
 import os
 import socket
-import struct
 from pathlib import Path
 from typing import Any
 
 from backendai.agent.guest.code.checking import Refused
 from backendai.agent.guest.link.sockets import gone
 from backendai.base.process.slowness import allowed
+from backendai.base.wire.splice import Side, take_over_streams
 
 _MARK = "BACKENDAI_KERNEL_ID"
 _LISTENING = "0A"
 _DIAL_SECONDS = 5.0
-_PIECE = 64 * 1024
 _LOOPBACKS = ("127.0.0.1", "::1")
-_RESET = struct.pack("ii", 1, 0)  # closing resets the connection, so that a server that does not read notices the end
+_MOST_KNOWN = 64
+# The listening sockets of this kernel that were found, by port and inode: where they are open, and their address. While
+# that file is that socket, nothing else listens there, and the machine's table of sockets takes milliseconds to read.
+_known: dict[int, dict[str, tuple[Path, str]]] = {}
 
 
 async def dial(
@@ -38,68 +40,50 @@ async def dial(
     try:
         writer.write(b"{}\n")
         await reader.readline()
-        await _join(near, reader, writer)
+        await _join(near, take_over_streams(reader, writer), writer)
     finally:
-        near[1].transport.abort()
+        near.abort()
 
 
-async def _join(
-    near: tuple[asyncio.StreamReader, asyncio.StreamWriter], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-) -> None:
+async def _join(near: Side, far: Side, writer: asyncio.StreamWriter) -> None:
     """Copy bytes both ways until both sides have ended or the requester disconnects."""
-    asking = asyncio.ensure_future(_pass(reader, near[1]))
-    answering = asyncio.ensure_future(_pass(near[0], writer))
     leaving = asyncio.ensure_future(gone(writer))
+    near.join(far)
+    far.join(near)
     try:
-        await asyncio.wait([answering, leaving], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([near.lost, leaving], return_when=asyncio.FIRST_COMPLETED)
         # A requester whose both directions have ended looks like one that has disconnected.
-        if answering.done() and answering.result():
-            await asking
-            near[1].close()
-            with contextlib.suppress(OSError):
-                await near[1].wait_closed()  # flush the last bytes to the port
+        if near.has_ended:
+            await near.lost  # flush the last bytes to the port
         else:
-            near[1].get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+            near.reset()
     finally:
-        for task in (asking, answering, leaving):
-            task.cancel()
-        await asyncio.gather(asking, answering, leaving, return_exceptions=True)
+        leaving.cancel()
 
 
-async def _connected(path: str, port: int, shares_network: bool) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def _connected(path: str, port: int, shares_network: bool) -> Side:
+    loop = asyncio.get_running_loop()
     if path:
         with contextlib.suppress(OSError, asyncio.TimeoutError):
-            return await asyncio.wait_for(asyncio.open_unix_connection(path), allowed(_DIAL_SECONDS))
+            return (await asyncio.wait_for(loop.create_unix_connection(Side, path), allowed(_DIAL_SECONDS)))[1]
     for address in _own_addresses(port) if shares_network else (*_LOOPBACKS, socket.gethostname()):
         with contextlib.suppress(OSError, asyncio.TimeoutError):
-            return await asyncio.wait_for(asyncio.open_connection(address, port), allowed(_DIAL_SECONDS))
+            return (await asyncio.wait_for(loop.create_connection(Side, address, port), allowed(_DIAL_SECONDS)))[1]
     where = f"on {path}" if path and not port else f"on port {port}"
     raise Refused("app-not-listening", f"Nothing is listening {where}.")
-
-
-async def _pass(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> bool:
-    """Copy bytes until the end, and close the target's writing side; returns False if a connection broke."""
-    try:
-        while True:
-            data = await source.read(_PIECE)
-            if not data:
-                break
-            target.write(data)
-            await target.drain()
-        if target.can_write_eof():
-            target.write_eof()
-    except OSError:
-        target.transport.abort()
-        return False
-    return True
 
 
 def _own_addresses(port: int) -> list[str]:
     """Return the addresses at which processes of this kernel listen on the port. A listener on all addresses is
     returned as loopback, which no other program can bind."""
-    listening = _listeners(port)
-    own = listening and _own_sockets(set(listening))
-    return [_reached(listening[inode]) for inode in own or ()]
+    known = _known.get(port, {})
+    if not known or not all(_socket_at(file) == inode for inode, (file, _) in known.items()):
+        listening = _listeners(port)
+        own = _own_sockets(set(listening)) if listening else {}
+        known = _known[port] = {inode: (file, _reached(listening[inode])) for inode, file in own.items()}
+        while len(_known) > _MOST_KNOWN:
+            del _known[next(iter(_known))]
+    return [address for _, address in known.values()]
 
 
 def _listeners(port: int) -> dict[str, str]:
@@ -115,21 +99,25 @@ def _listeners(port: int) -> dict[str, str]:
     return found
 
 
-def _own_sockets(wanted: set[str]) -> list[str]:
-    """Return the inodes that a process of this kernel has open. The kernel's mark in the environment identifies the
-    process."""
+def _own_sockets(wanted: set[str]) -> dict[str, Path]:
+    """Return the inodes that a process of this kernel has open, and where. The kernel's mark in the environment
+    identifies the process."""
     mark = f"{_MARK}={os.environ.get(_MARK, '')}".encode()
-    found = set()
+    found = {}
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             if mark not in (process / "environ").read_bytes().split(b"\0"):
                 continue
-            for file in (process / "fd").iterdir():
-                with contextlib.suppress(OSError):
-                    kind, _, inode = os.readlink(file).partition(":")  # noqa: PTH115 - Python 3.8
-                    if kind == "socket" and inode.strip("[]") in wanted:
-                        found.add(inode.strip("[]"))
-    return sorted(found)
+            found.update({inode: file for file in (process / "fd").iterdir() if (inode := _socket_at(file)) in wanted})
+    return dict(sorted(found.items()))
+
+
+def _socket_at(file: Path) -> str:
+    """Return the inode of the socket that an open file is; empty if it is none."""
+    with contextlib.suppress(OSError):
+        kind, _, inode = os.readlink(file).partition(":")  # noqa: PTH115 - Python 3.8
+        return inode.strip("[]") if kind == "socket" else ""
+    return ""
 
 
 def _address_of(text: str) -> str:
