@@ -24,8 +24,9 @@ from backendai.gates.appproxy.endpoints import probes as probes_module
 from backendai.gates.appproxy.endpoints import service as service_module
 from backendai.gates.appproxy.endpoints import table_cache as keeper_module
 from backendai.gates.appproxy.endpoints.replicas import FRESH_SECONDS, Known
+from backendai.gates.gateways.exchanges import Question, Tunnels
 from backendai.gates.gateways.targets import Target
-from backendai.gates.gateways.tunnel import NoTunnel, TunnelConnector, address_through, new_client
+from backendai.gates.gateways.tunnel import NoTunnel
 from tests.appproxy.endpoint_stage import Stage, endpoint_stage
 from tests.patience import patient
 
@@ -218,12 +219,10 @@ def test_an_answer_that_is_none_or_has_another_length_than_it_says_is_seen_as_br
 def test_a_node_that_takes_a_connection_and_says_nothing_is_out_of_reach_soon() -> None:
     async def scene(address: str) -> None:
         target = Target(uuid4(), 1, "replica", 8000, address, visitor="v")
-        connector = TunnelConnector(patience=0.05)
-        async with new_client(replays=False, connector=connector) as client:
-            with pytest.raises(NoTunnel) as caught:
-                await asyncio.wait_for(client.get(address_through(target, "/")), patient(10))
-            assert caught.value.code == "node-unreachable"
-        await connector.close()
+        with pytest.raises(NoTunnel) as caught:
+            asking = Tunnels(patience=0.05).ask(target, Question("GET", b""), apart=False, may_repeat=lambda: False)
+            await asyncio.wait_for(asking, patient(10))
+        assert caught.value.code == "node-unreachable"
 
     with socket.create_server(("127.0.0.1", 0)) as silent:  # nobody ever looks at its connections
         uvloop.run(scene(f"http://127.0.0.1:{silent.getsockname()[1]}"))
@@ -246,23 +245,25 @@ def test_a_kept_connection_whose_end_has_arrived_gets_no_request() -> None:
     async def scene() -> None:
         loop = asyncio.get_running_loop()
         target = Target(uuid4(), 1, "replica", 8000, f"http://127.0.0.1:{listener.getsockname()[1]}", visitor="v")
-        connector = TunnelConnector()
-        async with new_client(replays=False, connector=connector) as client:
+        tunnels = Tunnels()
+        question = Question("POST", b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n")
 
-            async def post() -> bytes:
-                async with client.post(address_through(target, "/"), data=b"x") as answer:
-                    return await answer.read()
+        async def post() -> bytes:
+            exchange = await tunnels.ask(target, question, apart=False, may_repeat=lambda: False)
+            await exchange.answer.wait_for_end()
+            exchange.close()
+            return bytes(exchange.answer.early)
 
-            served = loop.run_in_executor(None, serve)
-            assert await post() == b"ok"
-            served = loop.run_in_executor(None, serve, await served)
-            assert await post() == b"ok"  # kept and used again
-            connection = await served
-            served = loop.run_in_executor(None, serve)
-            connection.close()
-            assert await post() == b"ok"
-            (await served).close()
-        await connector.close()
+        served = loop.run_in_executor(None, serve)
+        assert await post() == b"ok"
+        served = loop.run_in_executor(None, serve, await served)
+        assert await post() == b"ok"  # kept and used again
+        connection = await served
+        served = loop.run_in_executor(None, serve)
+        connection.close()
+        assert await post() == b"ok"
+        (await served).close()
+        tunnels.close()
 
     with listener:
         uvloop.run(scene())

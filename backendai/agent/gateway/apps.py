@@ -96,7 +96,7 @@ class AppRoutes:
                 await answer.prepare(request)
             except ConnectionResetError:  # the app proxy has left while the app was reached
                 return answer
-            await splice(take_over(request.protocol, is_client=False), app)
+            await splice(take_over(request.protocol), app)
         finally:
             app.abort()
         return answer

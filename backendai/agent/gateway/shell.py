@@ -59,7 +59,7 @@ class ShellRoutes:
         try:
             answer = web.StreamResponse(status=101, headers={"Connection": "Upgrade", "Upgrade": "guest"})
             await answer.prepare(request)
-            await splice(take_over(request.protocol, is_client=False), take_over_streams(reader, writer))
+            await splice(take_over(request.protocol), take_over_streams(reader, writer))
         finally:
             writer.transport.abort()
         return answer

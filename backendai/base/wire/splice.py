@@ -186,11 +186,11 @@ class _Leftover:
     def set_exception(self, *_: Any) -> None: ...
 
 
-def take_over(protocol: Any, *, is_client: bool) -> Side:
+def take_over(protocol: Any) -> Side:
     """Return the bare connection of an aiohttp protocol that has answered 101. Raises ConnectionResetError if the
     connection is closed."""
     rest = _Leftover()
-    protocol.set_parser(rest, *([rest] if is_client else []))
+    protocol.set_parser(rest)
     transport = protocol.transport
     if transport is None:
         raise ConnectionResetError("the connection is gone")

@@ -7,7 +7,9 @@ import ipaddress
 import itertools
 import logging
 from collections import Counter
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
 
 from aiohttp import web
 from django.conf import settings
@@ -68,6 +70,16 @@ class LimitedServer(web.Server):
         return any(found in network for network in self._proxies)
 
 
+class Source(Protocol):
+    """What a client is fed by."""
+
+    def pause_reading(self) -> None:
+        """Stop for now."""
+
+    def resume_reading(self) -> None:
+        """Go on."""
+
+
 class LimitedHandler(web.RequestHandler):
     """One connection. ``begin`` must be called when its first request has arrived. ``caller``: a name for the one
     client that sends its requests; empty for a configured proxy, which sends those of many.
@@ -79,6 +91,39 @@ class LimitedHandler(web.RequestHandler):
         self.caller = ""
         self._address: str | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._source: Source | None = None
+        self._room: asyncio.Future[None] | None = None
+
+    @contextmanager
+    def fed_by(self, source: Source) -> Iterator[None]:
+        """Let ``source`` wait while this client takes nothing, for the length of the context."""
+        self._source = source
+        if self.writing_paused:
+            source.pause_reading()
+        try:
+            yield
+        finally:
+            self._source = None
+
+    async def drained(self) -> None:
+        """Wait until the client has taken nearly all of what was written."""
+        if self.writing_paused:
+            self._room = asyncio.get_running_loop().create_future()
+            await self._room
+
+    def pause_writing(self) -> None:
+        """Let the source wait."""
+        super().pause_writing()
+        if self._source is not None:
+            self._source.pause_reading()
+
+    def resume_writing(self) -> None:
+        """Let the source go on."""
+        super().resume_writing()
+        if self._source is not None:
+            self._source.resume_reading()
+        if self._room is not None and not self._room.done():
+            self._room.set_result(None)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start the timeout for the first headers, or close a connection above the address's limit."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from http import HTTPStatus
 
 from aiohttp import web
@@ -51,7 +52,7 @@ def counting(request: web.BaseRequest) -> Iterator[Outcome]:
         status = HTTPStatus.INTERNAL_SERVER_ERROR
         raise
     finally:
-        _requests.labels(request.get(KIND, OTHER), f"{status // 100}xx").inc()
+        _counter(request.get(KIND, OTHER), status // 100).inc()
         received, sent = bytes_of(request)
         received(request.content.total_bytes)
         sent(outcome.response.body_length if outcome.response is not None else 0)
@@ -59,5 +60,14 @@ def counting(request: web.BaseRequest) -> Iterator[Outcome]:
 
 def bytes_of(request: web.BaseRequest) -> tuple[Callable[[float], None], Callable[[float], None]]:
     """Return the functions that count bytes of a request: received from its visitor, and sent to them."""
-    kind = request.get(KIND, OTHER)
+    return _of_bytes(request.get(KIND, OTHER))
+
+
+@lru_cache
+def _counter(kind: str, hundreds: int) -> Counter:
+    return _requests.labels(kind, f"{hundreds}xx")
+
+
+@lru_cache
+def _of_bytes(kind: str) -> tuple[Callable[[float], None], Callable[[float], None]]:
     return _bytes.labels(kind, "received").inc, _bytes.labels(kind, "sent").inc

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
+from contextlib import AbstractContextManager, nullcontext
 
 import aiohttp
 from aiohttp import HttpVersion10, web
@@ -28,14 +29,13 @@ from backendai.gates.appproxy.guard import AppGuard, app_host
 from backendai.gates.appproxy.headers import comes_from_elsewhere, set_cookie, wants_websocket
 from backendai.gates.appproxy.programs import BY_TOKEN, PLACE, Place, place_of, texts_of, with_token
 from backendai.gates.appproxy.relay import (
-    InvalidAnswer,
     Relay,
     TooManyConcurrentRequests,
     UnaskedUpgrade,
     ask_for_body,
-    fault_of,
     has_upgrade_body,
 )
+from backendai.gates.gateways.answers import InvalidAnswer
 from backendai.gates.gateways.guard import Unknown
 from backendai.gates.gateways.nodes import AppState, look
 from backendai.gates.gateways.targets import Denied, Target
@@ -93,7 +93,7 @@ class AppHandler:
             request[KIND] = place.kind
             return await self._handle_by_path(place.within(request), place)
         request[KIND] = OTHER if host is None else APP if folders_at(host) is None else FILES
-        with translation.override(language_asked_for(request.headers.get("Accept-Language", ""))):
+        with _in_language_of(request):
             return await self._handle(request, host)
 
     async def _handle_by_path(self, request: web.BaseRequest, place: Place) -> web.StreamResponse:
@@ -102,7 +102,7 @@ class AppHandler:
             if not place.name:
                 return await self._endpoints.handle_common(request)
             return await self._endpoints.handle_named(request, place.name)
-        with translation.override(language_asked_for(request.headers.get("Accept-Language", ""))):
+        with _in_language_of(request):
             if place.kind == FILES:
                 return await self._files.handle_by_path(request)
             assert place.id is not None
@@ -267,14 +267,18 @@ class AppHandler:
             return _last(pages.refusal(request, 502, "app-switched", message))
         except aiohttp.ClientError as error:
             logger.info("%s of %s: %s", target.service, target.kernel_id, error)
-            if (answer := request._payload_writer) is not None and answer.output_size and request.transport is not None:
-                request.transport.abort()  # the answer was under way: the browser shall see that it is not whole
-            if isinstance(error, aiohttp.ClientResponseError | InvalidAnswer):
-                message = Message("The answer of the app cannot be passed on: {fault}.", fault=fault_of(error))
+            if isinstance(error, InvalidAnswer):
+                message = Message("The answer of the app cannot be passed on: {fault}.", fault=error.fault)
                 return pages.refusal(request, 502, "app-answer-invalid", message)
             return pages.refusal(
                 request, 502, "app-broke-off", Message("The app closed the connection before it answered.")
             )
+
+
+def _in_language_of(request: web.BaseRequest) -> AbstractContextManager[None]:
+    language = language_asked_for(request.headers.get("Accept-Language", ""))
+    # That of the process needs no change, which costs a twentieth of a short request.
+    return nullcontext() if language == settings.LANGUAGE_CODE else translation.override(language)
 
 
 def _last(response: web.Response) -> web.Response:

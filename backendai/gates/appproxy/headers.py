@@ -10,7 +10,6 @@ import base64
 import binascii
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
 from urllib.parse import urlsplit
 
 from aiohttp import http_writer, web
@@ -72,7 +71,7 @@ def to_app(
     return passed
 
 
-def to_browser(headers: CIMultiDictProxy[str], *, upgrade: bool = False) -> CIMultiDict[str]:
+def to_browser(headers: CIMultiDict[str], *, upgrade: bool = False) -> CIMultiDict[str]:
     """Return the headers of the app's answer for the browser."""
     dropped = _HOP | _NOT_FOR_APPS | _named_in(headers.getall("Connection", ()))
     passed: CIMultiDict[str] = CIMultiDict()
@@ -93,9 +92,10 @@ def to_browser(headers: CIMultiDictProxy[str], *, upgrade: bool = False) -> CIMu
 
 def wants_websocket(request: web.BaseRequest) -> bool:
     """Return whether the request asks for a websocket."""
+    if request.method != "GET" or request.headers.get("Upgrade", "").lower() != "websocket":
+        return False
     words = request.headers.get("Connection", "").lower().split(",")
-    named = "upgrade" in (word.strip() for word in words)
-    return named and request.method == "GET" and request.headers.get("Upgrade", "").lower() == "websocket"
+    return "upgrade" in (word.strip() for word in words)
 
 
 def is_ours(authorization: str) -> bool:
@@ -115,14 +115,15 @@ def keep_bytes() -> None:
     """Let aiohttp write header values with the bytes that it has read, in this process: its own writer leaves out those
     that are not UTF-8, which its parser reads as surrogates.
     """
-    http_writer._serialize_headers = _serialize
+    http_writer._serialize_headers = head_of  # type: ignore[assignment]
 
 
-def _serialize(status_line: str, headers: Mapping[str, Any]) -> bytes:
-    lines = [status_line, *(f"{name}: {value}" for name, value in headers.items()), "", ""]
-    if any(map(_CONTROL.search, lines)):
+def head_of(first_line: str, headers: Mapping[str, str]) -> bytes:
+    """Return the head of a request or an answer. Raises ValueError for a control character, which could end a line."""
+    lines = [first_line, *[f"{name}: {value}" for name, value in headers.items()]]
+    if _CONTROL.search("".join(lines)):
         raise ValueError("a header with a control character")
-    return "\r\n".join(lines).encode(errors="surrogateescape")
+    return ("\r\n".join(lines) + "\r\n\r\n").encode(errors="surrogateescape")
 
 
 def set_cookie(text: str) -> str:

@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Hashable
-from typing import Any
+from email.utils import formatdate
+from functools import lru_cache
 
 import aiohttp
 from aiohttp import HttpVersion11, web
 from multidict import CIMultiDict
-from yarl import URL
 
 from backendai.base.core.messages import Message
 from backendai.base.wire.splice import splice, take_over
 from backendai.domain.compute.services.records.traffic import meter
+from backendai.gates.appproxy.connection_limits import LimitedHandler
 from backendai.gates.appproxy.counts import bytes_of
-from backendai.gates.appproxy.headers import to_app, to_browser, wants_websocket
+from backendai.gates.appproxy.headers import head_of, to_app, to_browser, wants_websocket
 from backendai.gates.appproxy.programs import settle_answer, settle_request
+from backendai.gates.gateways.answers import Answer, InvalidAnswer
+from backendai.gates.gateways.exchanges import Exchange, Question, Tunnels
 from backendai.gates.gateways.targets import Target
-from backendai.gates.gateways.tunnel import LARGEST_HEADER, TunnelConnector, address_through, new_client
+from backendai.gates.gateways.tunnel import SILENCE_SECONDS
 
 MOST_OF_VISITOR, MOST_OF_KERNEL = 200, 1000  # requests and websockets at once
 BODY_SECONDS = 60.0  # between two pieces of a body
-_MOST_HEADERS = 128  # the limit of aiohttp
 _LONGEST_PONG = 131  # of a websocket's answer to a ping, all in all
 _ASKED = web.RequestKey("asked for its body", bool)
 _SAFE_TO_REPEAT = frozenset({"GET", "HEAD", "OPTIONS"})
+_LENGTH_LESS = frozenset({204, 304})
 
 
 class UnaskedUpgrade(aiohttp.ClientError):
@@ -37,10 +41,6 @@ class TooManyConcurrentRequests(aiohttp.ClientError):
     """Too many requests of one visitor, or of one session, are under way."""
 
 
-class InvalidAnswer(aiohttp.ClientError):
-    """A line of the answer's head has a control character."""
-
-
 class StalledBody(aiohttp.ClientError):
     """The visitor stopped sending in the middle of a body."""
 
@@ -49,20 +49,12 @@ class Relay:
     """Forwards requests to apps. Must be created and closed inside a running event loop."""
 
     def __init__(self) -> None:
-        # No limit here: how many connections there are is up to those who open them.
-        self._kept = TunnelConnector(limit=0)
-        self._closed_after_use = TunnelConnector(limit=0, force_close=True)
-        self._repeating = new_client(replays=True, connector=self._kept)
-        self._once = new_client(replays=False, connector=self._kept)
-        self._apart = new_client(replays=False, connector=self._closed_after_use)
+        self._tunnels = Tunnels()
         self._under_way: Counter[Hashable] = Counter()
 
-    async def close(self) -> None:
-        """Close every connection."""
-        for client in (self._repeating, self._once, self._apart):
-            await client.close()
-        for connector in (self._kept, self._closed_after_use):
-            await connector.close()
+    def close(self) -> None:
+        """Close every kept connection."""
+        self._tunnels.close()
 
     async def pass_on(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Forward the request to the app, send its answer to the browser, and return the answer. Before anything is
@@ -83,54 +75,67 @@ class Relay:
 
     async def _pass_on(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         upgrade = wants_websocket(request)
-        body = pieces_of(request) if request.body_exists and not upgrade else None
-        client = self._client(request, target, has_body=body is not None, upgrade=upgrade)
-        url = URL(address_through(target, request.raw_path), encoded=True)
-        headers = to_app(
-            request.headers,
-            host=request.headers["Host"],
-            remote=request.remote or "",
-            upgrade=upgrade,
-            has_body=body is not None,
-        )
-        settle_request(request, headers)
-        asking = client.request(request.method, url, headers=headers, data=body, allow_redirects=False)
+        has_body = request.body_exists and not upgrade
+        question = question_of(request, (lambda: pieces_of(request)) if has_body else None)
+        # An app may answer before it has read the whole body, and the rest would become the next request. So a
+        # connection is not used again after an upgrade, and after a body only for the same visitor.
+        apart = upgrade or (has_body and not target.visitor)
         _note_use(target)
+        exchange = await self._tunnels.ask(
+            target, question, apart=apart, may_repeat=lambda: request.method in _SAFE_TO_REPEAT and not has_body
+        )
         try:
-            async with asking as answer:
-                if answer.status == 101:
-                    if not upgrade:  # the next requests of the visitor would reach the app unread
-                        answer.close()
-                        raise UnaskedUpgrade(Message("the app switched protocols without being asked"))
-                    return await join(request, answer, target)
-                return await send(request, answer, target)
+            return await pass_back(request, exchange, target)
         finally:
+            exchange.close()
             if not upgrade:  # however long it took to send, it was used all the while
                 _note_use(target)
 
-    def _client(
-        self, request: web.BaseRequest, target: Target, *, has_body: bool, upgrade: bool
-    ) -> aiohttp.ClientSession:
-        """Return the HTTP client for a request. An app may answer before it has read the whole body, and the rest
-        would become the next request. So a connection is not used again after an upgrade, and after a body only for
-        the same visitor.
-        """
-        if upgrade or (has_body and not target.visitor):
-            return self._apart
-        is_repeatable = request.method in _SAFE_TO_REPEAT and not has_body
-        return self._repeating if is_repeatable else self._once
+
+def question_of(
+    request: web.BaseRequest,
+    pieces: Callable[[], AsyncIterator[bytes]] | None,
+    *,
+    change: Callable[[CIMultiDict[str]], None] | None = None,
+    silence: float = SILENCE_SECONDS,
+) -> Question:
+    """Return the request for the app or replica. ``pieces``: of its body; ``change``: a last edit of its headers."""
+    upgrade, method = wants_websocket(request), request.method
+    headers = to_app(
+        request.headers,
+        host=request.headers["Host"],
+        remote=request.remote or "",
+        upgrade=upgrade,
+        has_body=pieces is not None,
+    )
+    settle_request(request, headers)
+    if change is not None:
+        change(headers)
+    is_chunked = pieces is not None and "Content-Length" not in headers
+    if is_chunked:
+        headers["Transfer-Encoding"] = "chunked"
+    elif pieces is None and method not in _SAFE_TO_REPEAT:
+        headers["Content-Length"] = "0"
+    head = head_of(f"{method} {request.raw_path.partition('#')[0]} HTTP/1.1", headers)
+    return Question(method, head, pieces, is_chunked, silence)
 
 
-def fault_of(error: aiohttp.ClientResponseError | InvalidAnswer) -> Message:
-    """Return what was wrong with the head of an answer that came and cannot be passed on."""
-    if isinstance(error, InvalidAnswer):
-        return Message("a line of its head has a control character")
-    said = getattr(error.__cause__, "message", "").partition("\n")[0].rstrip(": ")
-    if said.startswith("Too many headers"):
-        return Message("its answer has more than {most} headers", most=_MOST_HEADERS)
-    if said.startswith("Got more than"):
-        return Message("a header of its answer is longer than {kilobytes} KiB", kilobytes=LARGEST_HEADER // 1024)
-    return Message("its answer is not valid HTTP ({reason})", reason=said[:100] or "no reason given")
+async def pass_back(
+    request: web.BaseRequest,
+    exchange: Exchange,
+    target: Target,
+    *,
+    change: Callable[[CIMultiDict[str]], None] | None = None,
+    heard: Callable[[], None] | None = None,
+) -> web.StreamResponse:
+    """Pass the answer to the browser. ``change``: a last edit of its headers; ``heard`` is called with every part.
+    Raises UnaskedUpgrade and InvalidAnswer before anything is sent. An answer that breaks off ends the connection.
+    """
+    if exchange.answer.status != 101:
+        return await _send(request, exchange, target, change=change, heard=heard)
+    if not wants_websocket(request):  # the next requests of the visitor would reach the app unread
+        raise UnaskedUpgrade(Message("the app switched protocols without being asked"))
+    return await _join(request, exchange, target, heard=heard)
 
 
 def ask_for_body(request: web.BaseRequest) -> None:
@@ -170,53 +175,127 @@ def has_upgrade_body(request: web.BaseRequest) -> bool:
     return "Transfer-Encoding" in request.headers or any(length.strip() != "0" for length in lengths)
 
 
-async def send(
+class _Passed(web.StreamResponse):
+    """An answer that this module writes to the connection of its visitor."""
+
+    def __init__(self, request: web.BaseRequest, answer: Answer, headers: CIMultiDict[str]) -> None:
+        super().__init__(status=answer.status, reason=answer.reason, headers=headers)
+        self.sent = 0
+        is_new = request.version >= HttpVersion11
+        has_length = "Content-Length" in self.headers
+        self.is_chunked = is_new and not answer.is_bodiless and not has_length
+        self._stays = request.keep_alive and (is_new or answer.is_bodiless or has_length)
+        self._complete(answer, is_new=is_new)
+
+    @property
+    def keep_alive(self) -> bool:
+        """Whether the connection is for another request."""
+        return self._stays
+
+    def force_close(self) -> None:
+        """Close the connection after this answer."""
+        self._stays = False
+
+    @property
+    def body_length(self) -> int:
+        """The bytes of the body that were sent."""
+        return self.sent
+
+    async def prepare(self, request: web.BaseRequest) -> None:
+        """Do nothing: it is sent."""
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        """Do nothing: it is sent."""
+
+    def _complete(self, answer: Answer, *, is_new: bool) -> None:
+        headers = self.headers
+        if answer.status in _LENGTH_LESS:
+            headers.popall("Content-Length", None)
+        if self.is_chunked:
+            headers["Transfer-Encoding"] = "chunked"
+        if not answer.is_bodiless and headers.get("Content-Length") != "0":
+            headers.setdefault("Content-Type", "application/octet-stream")
+        if "Date" not in headers:
+            headers["Date"] = _date(int(time.time()))
+        if headers.get("Connection", "") == "close":
+            self._stays = False
+        elif self._stays != is_new:
+            headers["Connection"] = "keep-alive" if self._stays else "close"
+
+
+@lru_cache(1)
+def _date(now: int) -> str:
+    return formatdate(now, usegmt=True)
+
+
+async def _send(
     request: web.BaseRequest,
-    answer: aiohttp.ClientResponse,
+    exchange: Exchange,
     target: Target,
     *,
-    change: Callable[[CIMultiDict[str]], None] | None = None,
-    heard: Callable[[], None] | None = None,
+    change: Callable[[CIMultiDict[str]], None] | None,
+    heard: Callable[[], None] | None,
 ) -> web.StreamResponse:
-    """Stream the answer to the browser without storing it. ``change``: a last edit of its headers; ``heard`` is called
-    with every part. Raises InvalidAnswer before anything is sent.
-    """
-    headers = to_browser(answer.headers)
+    """Stream the answer to the browser; while that takes nothing, the app sends nothing."""
+    answer, headers = exchange.answer, to_browser(exchange.answer.headers)
     settle_answer(request, headers, app_port=target.port)
     if change is not None:
         change(headers)
-    response = web.StreamResponse(status=answer.status, reason=answer.reason, headers=headers)
-    try:
-        await response.prepare(request)
-    except ValueError:
-        answer.close()
-        raise InvalidAnswer from None
-    async for piece in answer.content.iter_any():
+    response = _Passed(request, answer, headers)
+    transport, browser = _connection_of(request)
+    begin = _head_of(request, response)
+
+    def give(piece: bytes, before: bytes = b"") -> None:
+        response.sent += len(piece)
+        framed = b"%x\r\n%b\r\n" % (len(piece), piece) if response.is_chunked and piece else piece
+        transport.write(before + framed if before else framed)
         if heard is not None:
             heard()
-        await response.write(piece)
         _note_use(target)  # fetching something large is use, though nobody asks for more
-    await response.write_eof()
+
+    give(bytes(answer.early), begin)
+    with browser.fed_by(exchange):
+        exchange.flow_to(give)
+        try:
+            await answer.wait_for_end()
+        except Exception as error:
+            has_left = transport.is_closing()
+            transport.abort()  # the browser shall see that the answer is not whole
+            raise (ConnectionResetError if has_left else aiohttp.ClientPayloadError)(str(error)) from error
+        if response.is_chunked:
+            transport.write(b"0\r\n\r\n")
+        await browser.drained()
     return response
 
 
-async def join(
-    request: web.BaseRequest,
-    answer: aiohttp.ClientResponse,
-    target: Target,
-    *,
-    heard: Callable[[], None] | None = None,
+def _head_of(request: web.BaseRequest, response: web.StreamResponse) -> bytes:
+    try:
+        version = request.version
+        return head_of(f"HTTP/{version[0]}.{version[1]} {response.status} {response.reason}", response.headers)
+    except ValueError:
+        raise InvalidAnswer(Message("a line of its head has a control character")) from None
+
+
+def _connection_of(request: web.BaseRequest) -> tuple[asyncio.Transport, LimitedHandler]:
+    if request.transport is None:
+        raise ConnectionResetError("the visitor has left")
+    assert isinstance(request.protocol, LimitedHandler)
+    return request.transport, request.protocol
+
+
+async def _join(
+    request: web.BaseRequest, exchange: Exchange, target: Target, *, heard: Callable[[], None] | None
 ) -> web.StreamResponse:
     """Copy data between browser and app until either closes; websocket frames are not parsed. ``heard`` is called when
     the app sends.
     """
-    connection: Any = answer.connection
-    headers = to_browser(answer.headers, upgrade=True)
+    headers = to_browser(exchange.answer.headers, upgrade=True)
     settle_answer(request, headers)
-    response = web.StreamResponse(status=101, reason=answer.reason, headers=headers)
-    await response.prepare(request)
-    app = take_over(connection.protocol, is_client=True)
-    browser = take_over(request.protocol, is_client=False)
+    response = _Passed(request, exchange.answer, headers)
+    response.force_close()
+    transport, handler = _connection_of(request)
+    transport.write(_head_of(request, response))
+    app, browser = exchange.become_side(), take_over(handler)
     received, sent = bytes_of(request)
 
     def from_browser(data: bytes) -> None:
@@ -234,7 +313,6 @@ async def join(
         await splice(browser, app)
     finally:
         app.abort()
-        answer.close()  # for good: a connection that was a websocket is never used again
     return response
 
 

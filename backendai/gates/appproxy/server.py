@@ -98,7 +98,7 @@ async def serving(listener: socket.socket) -> AsyncIterator[None]:
         guard.close()
         await runner.cleanup()
         await endpoints.close()
-        await relay.close()
+        relay.close()
         await file_relay.close()
         await nodes.close()
         await asyncio.to_thread(meter.close)

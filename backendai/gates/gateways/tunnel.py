@@ -1,4 +1,4 @@
-"""Tunnels to the ports of kernels through their agent's gateway, reused while they are open.
+"""Tunnels to the ports of kernels through their agent's gateway.
 
 A tunnel belongs to one port of one generation of a kernel. It breaks when the kernel ends, so it cannot lead to another
 kernel.
@@ -9,15 +9,11 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import select
 from collections.abc import Mapping
-from contextvars import ContextVar
 from typing import Any, cast
 from urllib.parse import urlsplit
 
 import aiohttp
-from aiohttp.client_proto import ResponseHandler
-from aiohttp.connector import BaseConnector, sentinel
 from django.utils import timezone
 
 from backendai.base.core.messages import Message
@@ -26,14 +22,9 @@ from backendai.gates.gateways.targets import Target
 from backendai.gates.gateways.tickets import ticket_for
 
 SILENCE_SECONDS = 300.0
-KEPT_SECONDS = 1.5  # common servers close an idle connection after 2 s (gunicorn) or 5 s (uvicorn, Node)
 _LARGEST_HEAD = 16 * 1024
-_BUFFER = 64 * 1024
-LARGEST_HEADER = 32 * 1024
 _LONGEST_SECONDS = 3 * DIAL_SECONDS
-_UNREACHABLE = Message("The agent of this session is not reachable.")
-_target: ContextVar[Target] = ContextVar("target")
-_is_reused: ContextVar[bool] = ContextVar("is_reused", default=False)
+UNREACHABLE = Message("The agent of this session is not reachable.")
 
 
 class NoTunnel(aiohttp.ClientConnectionError):
@@ -42,79 +33,6 @@ class NoTunnel(aiohttp.ClientConnectionError):
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
         self.code, self.message = code, message
-
-
-class TunnelConnector(BaseConnector):
-    """Connects to the target of the current request. An agent that opens no tunnel within ``patience`` seconds counts
-    as unreachable, if another one can be asked (None: within the time limit of a tunnel).
-
-    A kept connection is used again within ``KEPT_SECONDS``, and only if its end has not arrived. So a server that
-    closes idle connections rarely gets a request meanwhile. What remains: its end is still on the way when the request
-    leaves. Then nobody can tell that from a server that broke off, and only requests that may be executed twice are
-    sent again.
-    """
-
-    def __init__(self, *, patience: float | None = None, **options: Any) -> None:
-        super().__init__(keepalive_timeout=sentinel if options.get("force_close") else KEPT_SECONDS, **options)
-        self._patience = patience
-
-    async def _get(self, key: Any, traces: Any) -> Any:
-        while (kept := await super()._get(key, traces)) is not None:
-            if kept.transport is not None and not _has_news(kept.transport):
-                _is_reused.set(True)
-                return kept
-            kept.close()
-        return None
-
-    async def _create_connection(self, req: Any, traces: Any, timeout: Any) -> ResponseHandler:  # noqa: ASYNC109
-        _is_reused.set(False)
-        try:
-            async with asyncio.timeout(self._patience):
-                transport, rest = await open_tunnel(_target.get())
-        except TimeoutError as error:
-            raise NoTunnel("node-unreachable", _UNREACHABLE) from error
-        protocol: ResponseHandler = self._factory()
-        transport.set_protocol(protocol)
-        protocol.connection_made(transport)
-        transport.resume_reading()
-        if rest:
-            protocol.data_received(rest)
-        return protocol
-
-
-def new_client(*, replays: bool, connector: TunnelConnector) -> aiohttp.ClientSession:
-    """Return a client that passes requests and answers unchanged.
-
-    With ``replays`` it repeats a request whose connection was closing at that moment.
-    """
-    client = aiohttp.ClientSession(
-        connector=connector,
-        connector_owner=False,
-        auto_decompress=False,
-        cookie_jar=aiohttp.DummyCookieJar(),
-        timeout=aiohttp.ClientTimeout(total=None, sock_connect=DIAL_SECONDS, sock_read=SILENCE_SECONDS),
-        skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
-        read_bufsize=_BUFFER,
-        max_line_size=LARGEST_HEADER,
-        max_field_size=LARGEST_HEADER,
-    )
-    client._retry_connection = replays
-    return client
-
-
-def was_reused() -> bool:
-    """Return whether this task's latest request went over a kept connection, which its server may have just closed."""
-    return _is_reused.get()
-
-
-def address_through(target: Target, raw_path: str) -> str:
-    """Return the URL for a path of the target, and make this task's tunnels lead there.
-
-    Connections are kept by the name in it, so visitors never share a connection.
-    """
-    _target.set(target)
-    name = f"k{target.kernel_id.hex}.g{target.generation}.v{target.visitor}.{target.service}"
-    return f"http://{name}:{target.port}{raw_path}"
 
 
 async def open_tunnel(target: Target) -> tuple[asyncio.Transport, bytes]:
@@ -156,18 +74,11 @@ async def open_upgraded(
     except OSError as error:
         if transport is not None:
             transport.abort()
-        raise NoTunnel("node-unreachable", _UNREACHABLE) from error
+        raise NoTunnel("node-unreachable", UNREACHABLE) from error
     except BaseException:
         if transport is not None:
             transport.abort()
         raise
-
-
-def _has_news(transport: asyncio.Transport) -> bool:
-    """Return whether bytes or the end have arrived on an idle connection. The event loop may not have read them yet."""
-    found = select.poll()
-    found.register(transport.get_extra_info("socket").fileno(), select.POLLIN | select.POLLRDHUP)
-    return bool(found.poll(0))
 
 
 def _seen(answer: asyncio.Future[Any]) -> None:

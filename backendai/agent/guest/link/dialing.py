@@ -18,6 +18,7 @@ from backendai.base.wire.splice import Side, take_over_streams
 _MARK = "BACKENDAI_KERNEL_ID"
 _LISTENING = "0A"
 _DIAL_SECONDS = 5.0
+_PIECE = 256 * 1024
 _LOOPBACKS = ("127.0.0.1", "::1")
 _MOST_KNOWN = 64
 # The listening sockets of this kernel that were found, by port and inode: where they are open, and their address. While
@@ -39,6 +40,8 @@ async def dial(
     near = await _connected(str(order.get("socket") or ""), int(order["port"]), shares_network)
     try:
         writer.write(b"{}\n")
+        # As much as is read at once: what does not fit is copied twice until it does.
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _PIECE)
         await reader.readline()
         await _join(near, take_over_streams(reader, writer), writer)
     finally:

@@ -17,7 +17,14 @@ from backendai.domain.serving.services.tokens import digest_of
 from backendai.domain.storage.file_origins import folders_at
 from backendai.gates.appproxy.endpoints import common, origins
 from backendai.gates.appproxy.endpoints.refusals import Refused, answer_of, broken, no_wake, not_known, stopped
-from backendai.gates.appproxy.endpoints.relay import Body, CallerLeft, ReplicaDisconnected, TooLarge, begin, pass_back
+from backendai.gates.appproxy.endpoints.relay import (
+    Body,
+    CallerLeft,
+    ReplicaDisconnected,
+    TooLarge,
+    answer_caller,
+    begin,
+)
 from backendai.gates.appproxy.endpoints.replicas import Blocked, Known, Pool, Stopped
 from backendai.gates.appproxy.endpoints.service import Endpoints
 from backendai.gates.appproxy.endpoints.table_cache import DatabaseUnavailable
@@ -255,11 +262,14 @@ class EndpointHandler:
             known.heard_at = time.monotonic()
 
         try:
-            async with begin(self._endpoints, request, pool.endpoint, known, body, token) as answer:
+            exchange = await begin(self._endpoints, request, pool.endpoint, known, body, token)
+            try:
                 heard()
-                response = await pass_back(
-                    request, answer, known.target(token), pool.endpoint.origins, heard, is_last=self._stops
+                response = await answer_caller(
+                    request, exchange, known.target(token), pool.endpoint.origins, heard, is_last=self._stops
                 )
+            finally:
+                exchange.close()
         except (asyncio.CancelledError, CallerLeft):
             counters.left()
             raise
@@ -273,11 +283,12 @@ class EndpointHandler:
                 self._note_broken(known, error)
             counters.complete(time.monotonic() - began, failed=True)
             raise
-        failed = answer.status >= 500
+        status = exchange.answer.status
+        failed = status >= 500
         known.requests += 1
         known.errors += failed
-        if is_fault(answer.status):
-            known.note_fault(f"It answered {answer.status}.", time.monotonic())
+        if is_fault(status):
+            known.note_fault(f"It answered {status}.", time.monotonic())
         else:
             known.note_answer(time.monotonic())
         counters.complete(time.monotonic() - began, failed=failed)

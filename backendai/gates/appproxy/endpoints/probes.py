@@ -8,10 +8,11 @@ import time
 from collections.abc import Callable, Iterable
 
 import aiohttp
-from yarl import URL
 
 from backendai.gates.appproxy.endpoints.replicas import Known, Pool
-from backendai.gates.gateways.tunnel import NoTunnel, address_through, open_tunnel
+from backendai.gates.appproxy.headers import head_of
+from backendai.gates.gateways.exchanges import Question, Tunnels
+from backendai.gates.gateways.tunnel import NoTunnel, open_tunnel
 
 logger = logging.getLogger(__name__)
 
@@ -25,8 +26,8 @@ class Prober:
     within twenty seconds.
     """
 
-    def __init__(self, client: aiohttp.ClientSession, pools: Callable[[], Iterable[Pool]]) -> None:
-        self._client, self._pools = client, pools
+    def __init__(self, tunnels: Tunnels, pools: Callable[[], Iterable[Pool]]) -> None:
+        self._tunnels, self._pools = tunnels, pools
         self._due: dict[str, float] = {}
         self._running: set[asyncio.Task[None]] = set()
         self._gate = asyncio.Semaphore(_MOST_AT_ONCE)
@@ -73,11 +74,12 @@ class Prober:
                     transport, _ = await open_tunnel(target)
                     transport.abort()
                     return ""
-                url = URL(address_through(target, path), encoded=True)
-                headers = {"Host": "localhost", "Connection": "close"}
-                async with self._client.get(url, headers=headers, allow_redirects=False) as answer:
-                    advice = " Use another health path, or none: then a connection is enough." * (answer.status == 404)
-                    return "" if answer.status < 400 else f"It answers {answer.status} to {path}.{advice}"
+                head = head_of(f"GET {path} HTTP/1.1", {"Host": "localhost", "Connection": "close"})
+                exchange = await self._tunnels.ask(target, Question("GET", head), apart=True, may_repeat=lambda: False)
+                exchange.close()
+                status = exchange.answer.status
+                advice = " Use another health path, or none: then a connection is enough." * (status == 404)
+                return "" if status < 400 else f"It answers {status} to {path}.{advice}"
         except TimeoutError:
             return f"It did not answer {path or 'a connection'} within {PATIENCE_SECONDS:g} s."
         except NoTunnel as error:

@@ -7,10 +7,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import ceil
 
-import aiohttp
 from aiohttp import web
 
-from backendai.gates.appproxy.relay import fault_of
+from backendai.gates.gateways.answers import InvalidAnswer
 
 _HEADERS = {"Cache-Control": "no-store"}
 
@@ -27,8 +26,8 @@ def broken(error: Exception) -> Refused:
     """Return the refusal for a replica that failed to answer."""
     if isinstance(error, TimeoutError):
         return Refused(504, "answer-timeout", "The replica was silent for too long.")
-    if isinstance(error, aiohttp.ClientResponseError):
-        return Refused(502, "replica-broken", f"The answer of the replica cannot be passed on: {fault_of(error)}.")
+    if isinstance(error, InvalidAnswer):
+        return Refused(502, "replica-broken", f"The answer of the replica cannot be passed on: {error.fault}.")
     return Refused(502, "replica-broken", "The replica broke off before it had answered. Try again.")
 
 

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 
 import aiohttp
 from aiohttp import web
 from multidict import CIMultiDict
-from yarl import URL
 
 from backendai.domain.serving.endpoint_table import EndpointEntry
 from backendai.gates.appproxy.connection_limits import LimitedHandler
 from backendai.gates.appproxy.endpoints.origins import settle
 from backendai.gates.appproxy.endpoints.replicas import Known
 from backendai.gates.appproxy.endpoints.service import Endpoints
-from backendai.gates.appproxy.headers import to_app, wants_websocket
-from backendai.gates.appproxy.programs import settle_request
-from backendai.gates.appproxy.relay import StalledBody, UnaskedUpgrade, join, pieces_of, send
-from backendai.gates.gateways.dialing import DIAL_SECONDS
+from backendai.gates.appproxy.headers import wants_websocket
+from backendai.gates.appproxy.relay import StalledBody, UnaskedUpgrade, pass_back, pieces_of, question_of
+from backendai.gates.gateways.answers import InvalidAnswer
+from backendai.gates.gateways.exchanges import Exchange
 from backendai.gates.gateways.targets import Target
-from backendai.gates.gateways.tunnel import address_through, was_reused
 
 KEPT_BYTES = 64 * 1024
 _IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
@@ -78,60 +75,35 @@ class Body:
         self._is_whole = True
 
 
-@asynccontextmanager
 async def begin(
     endpoints: Endpoints, request: web.BaseRequest, endpoint: EndpointEntry, known: Known, body: Body | None, token: str
-) -> AsyncIterator[aiohttp.ClientResponse]:
-    """Send the request to the replica and yield the response, of which the headers have arrived. Raises
-    aiohttp.ClientError, TimeoutError or TooLarge.
+) -> Exchange:
+    """Send the request to the replica and return the exchange when the head of the answer has arrived. Raises
+    aiohttp.ClientError or TimeoutError.
     """
-    upgrade = wants_websocket(request)
     # A server may answer before it has read the body, and then reads the rest as the next request. After a body the
     # connection is therefore used again for the same connection of the caller only: callers may share a token.
     caller = request.protocol.caller if isinstance(request.protocol, LimitedHandler) else ""
-    apart = upgrade or (body is not None and (endpoint.is_open or not caller))
-    url = URL(address_through(known.target(f"{token}.{caller}"), request.raw_path), encoded=True)
-    try:
-        answer = await _ask(endpoints.client_for(apart=apart), url, request, endpoint, body)
-    except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
+    apart = wants_websocket(request) or (body is not None and (endpoint.is_open or not caller))
+
+    def without_token(headers: CIMultiDict[str]) -> None:
+        if not endpoint.is_open:
+            headers.popall("Authorization", None)  # of a public one it is not a token of the platform
+
+    def may_repeat() -> bool:
         # The server may have closed the kept connection just before the request: then it has not seen it.
         is_harmless = request.method in _IDEMPOTENT or endpoint.is_repeatable
-        if not (was_reused() and is_harmless and (body is None or body.can_repeat)):
-            raise
-        answer = await _ask(endpoints.client_for(apart=True), url, request, endpoint, body)
-    async with answer:
-        if answer.status == 101 and not upgrade:
-            answer.close()
-            raise UnaskedUpgrade("the replica switched protocols unasked")
-        yield answer
+        return is_harmless and (body is None or body.can_repeat)
+
+    pieces = body.read if body is not None else None
+    question = question_of(request, pieces, change=without_token, silence=endpoint.answer_timeout)
+    target = known.target(f"{token}.{caller}")
+    return await endpoints.tunnels.ask(target, question, apart=apart, may_repeat=may_repeat)
 
 
-def _ask(
-    client: aiohttp.ClientSession, url: URL, request: web.BaseRequest, endpoint: EndpointEntry, body: Body | None
-) -> Awaitable[aiohttp.ClientResponse]:
-    headers = to_app(
-        request.headers,
-        host=request.headers["Host"],
-        remote=request.remote or "",
-        upgrade=wants_websocket(request),
-        has_body=body is not None,
-    )
-    settle_request(request, headers)
-    if not endpoint.is_open:
-        headers.popall("Authorization", None)  # of a public one it is not a token of the platform
-    return client.request(
-        request.method,
-        url,
-        headers=headers,
-        data=body.read() if body is not None else None,
-        allow_redirects=False,
-        timeout=aiohttp.ClientTimeout(total=None, sock_connect=DIAL_SECONDS, sock_read=endpoint.answer_timeout),
-    )
-
-
-async def pass_back(
+async def answer_caller(
     request: web.BaseRequest,
-    answer: aiohttp.ClientResponse,
+    exchange: Exchange,
     target: Target,
     origins: Sequence[str],
     heard: Callable[[], None],
@@ -140,18 +112,16 @@ async def pass_back(
 ) -> web.StreamResponse:
     """Stream the replica's answer to the caller, and return the response. The CORS headers are the endpoint's, not the
     replica's. ``heard`` is called with every piece; ``is_last``: the connection closes after the answer. If the
-    replica breaks off, aborts the connection, so that the caller sees it. Raises
+    replica breaks off, the connection was aborted, so that the caller sees it. Raises
     ReplicaDisconnected, CallerLeft.
     """
-    if answer.status == 101:
-        return await join(request, answer, target, heard=heard)
     try:
-        change = partial(_settle, request, origins, is_last)
-        return await send(request, answer, target, change=change, heard=heard)
+        return await pass_back(
+            request, exchange, target, change=partial(_settle, request, origins, is_last), heard=heard
+        )
+    except (UnaskedUpgrade, InvalidAnswer):
+        raise  # before anything was sent
     except (aiohttp.ClientError, TimeoutError):
-        if request.transport is None or request.transport.is_closing():
-            raise CallerLeft from None
-        request.transport.abort()
         raise ReplicaDisconnected from None
 
 

@@ -13,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
-import aiohttp
 from django.conf import settings
 from django.utils import timezone
 
@@ -26,7 +25,7 @@ from backendai.gates.appproxy.endpoints.probes import TICK_SECONDS, Prober
 from backendai.gates.appproxy.endpoints.replicas import Pool, sights_of
 from backendai.gates.appproxy.endpoints.table_cache import LOOK_SECONDS, DatabaseUnavailable, TableCache
 from backendai.gates.gateways.dialing import DIAL_SECONDS
-from backendai.gates.gateways.tunnel import TunnelConnector, new_client
+from backendai.gates.gateways.exchanges import Tunnels
 
 
 async def repeat(step: Callable[[], Awaitable[None]], pause: Callable[[], float], what: str) -> None:
@@ -65,11 +64,8 @@ class Endpoints:
         self._told: dict[str, tuple[int, int, int]] = {}
         self._told_at = 0.0
         self._strange_hosts: set[str] = set()
-        self._kept = TunnelConnector(limit=0, patience=DIAL_SECONDS)
-        self._closed_after_use = TunnelConnector(limit=0, force_close=True, patience=DIAL_SECONDS)
-        self._client = new_client(replays=False, connector=self._kept)
-        self._apart = new_client(replays=False, connector=self._closed_after_use)
-        self._prober = Prober(self._apart, lambda: self.pools.values())
+        self.tunnels = Tunnels(patience=DIAL_SECONDS)
+        self._prober = Prober(self.tunnels, lambda: self.pools.values())
         self._tasks: list[asyncio.Task[None]] = []
 
     async def open(self) -> None:
@@ -94,10 +90,7 @@ class Endpoints:
             async with asyncio.timeout(2.0):
                 await self._report(everything=True)
                 await self.keeper.ask(lambda: farewell(self.name, self.boot, now=timezone.now()))
-        for client in (self._client, self._apart):
-            await client.close()
-        for connector in (self._kept, self._closed_after_use):
-            await connector.close()
+        self.tunnels.close()
         await self.keeper.close()
 
     @property
@@ -128,10 +121,6 @@ class Endpoints:
     async def wake(self, pool: Pool) -> None:
         """Request the first replica of an endpoint that is scaled to zero. Raises DatabaseUnavailable."""
         await self.keeper.ask(lambda: note_wake(UUID(pool.endpoint.id), now=timezone.now()))
-
-    def client_for(self, *, apart: bool) -> aiohttp.ClientSession:
-        """Return the HTTP client for a request. ``apart``: the connection is closed after the request."""
-        return self._apart if apart else self._client
 
     def _take(self, table: EndpointTable) -> None:
         for label, endpoint in table.endpoints.items():
