@@ -219,7 +219,7 @@ class _Passed(web.StreamResponse):
             headers["Date"] = _date(int(time.time()))
         if headers.get("Connection", "") == "close":
             self._stays = False
-        elif self._stays != is_new:
+        elif self._stays != is_new and "Connection" not in headers:
             headers["Connection"] = "keep-alive" if self._stays else "close"
 
 
@@ -254,14 +254,14 @@ async def _send(
         _note_use(target)  # fetching something large is use, though nobody asks for more
 
     give(bytes(answer.early), begin)
+    exchange.flow_to(give)
     with browser.fed_by(exchange):
-        exchange.flow_to(give)
         try:
             await answer.wait_for_end()
         except Exception as error:
-            has_left = transport.is_closing()
+            fault = aiohttp.ClientConnectionResetError if transport.is_closing() else aiohttp.ClientPayloadError
             transport.abort()  # the browser shall see that the answer is not whole
-            raise (ConnectionResetError if has_left else aiohttp.ClientPayloadError)(str(error)) from error
+            raise fault(str(error)) from error
         if response.is_chunked:
             transport.write(b"0\r\n\r\n")
         await browser.drained()
@@ -278,7 +278,7 @@ def _head_of(request: web.BaseRequest, response: web.StreamResponse) -> bytes:
 
 def _connection_of(request: web.BaseRequest) -> tuple[asyncio.Transport, LimitedHandler]:
     if request.transport is None:
-        raise ConnectionResetError("the visitor has left")
+        raise aiohttp.ClientConnectionResetError("the visitor has left")
     assert isinstance(request.protocol, LimitedHandler)
     return request.transport, request.protocol
 

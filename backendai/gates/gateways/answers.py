@@ -57,8 +57,7 @@ class Answer:
     def feed(self, data: bytes) -> None:
         """Parse what has arrived."""
         self.has_begun = True
-        if not self.arrived.done():
-            self._size += len(data)
+        self._size += len(data)
         try:
             self._parser.feed_data(data)
         except HttpParserUpgrade as switch:
@@ -67,7 +66,7 @@ class Answer:
             self.is_reusable = False  # bytes behind the end, of an answer that has ended, harm only their connection
             reason = str(error)[:100] or "no reason given"
             self.fail(self._fault or InvalidAnswer(Message("its answer is not valid HTTP ({reason})", reason=reason)))
-        if self._size > LARGEST_HEAD and not self.arrived.done():
+        if self._size > LARGEST_HEAD:  # also of trailers, and of what is beside the pieces of a body
             most = LARGEST_HEAD // 1024
             self.fail(InvalidAnswer(Message("the head of its answer is longer than {kilobytes} KiB", kilobytes=most)))
 
@@ -100,7 +99,7 @@ class Answer:
         """Note an answer that nobody asked for."""
         if self.is_whole:
             self.is_reusable = False
-            raise self._wrong("an answer came that nobody asked for")
+            raise self._wrong(Message("an answer came that nobody asked for"))
 
     def on_status(self, reason: bytes) -> None:
         self._reason += reason
@@ -119,17 +118,19 @@ class Answer:
 
     def on_headers_complete(self) -> None:
         self.status = self._parser.get_status_code()
+        if self.status == 101 and not self._parser.should_upgrade():
+            raise self._wrong(Message("it switches to another protocol without its name"))
         if self.status >= 200 or self.status == 101:
             self.reason = self._reason.decode(errors="surrogateescape")
             if not self.arrived.done():  # else the asker has left
                 self.arrived.set_result(None)
-        if not self._has_body and self.status >= 200:
-            self.is_reusable = self._parser.should_keep_alive()
+        if not self._has_body and self.status >= 200:  # llhttp expects a body here, so the connection is not kept
             self._finish()
 
     def on_body(self, data: bytes) -> None:
         if self.is_bodiless:
-            raise self._wrong("a body came where none may be")
+            raise self._wrong(Message("a body came where none may be"))
+        self._size = 0
         if self.sink is not None:
             self.sink(data)
         else:

@@ -74,6 +74,8 @@ class Exchange(asyncio.Protocol):
 
     def become_side(self) -> Side:
         """Return the bare connection of an answer that has switched protocols."""
+        if self._timer is not None:
+            self._timer.cancel()
         side = Side()
         side.data_received(self.answer.beyond)
         self._transport.set_protocol(side)
