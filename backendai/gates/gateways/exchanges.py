@@ -48,7 +48,8 @@ class Exchange(asyncio.Protocol):
         self.kept_at = 0.0
         self._tunnels, self._key, self._transport = tunnels, key, transport
         self._loop = asyncio.get_running_loop()
-        self._socket = transport.get_extra_info("socket").fileno()
+        self._news = select.poll()
+        self._news.register(transport.get_extra_info("socket").fileno(), select.POLLIN | select.POLLRDHUP)
         self._sending: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._heard_at, self._is_paused = 0.0, False
@@ -103,9 +104,7 @@ class Exchange(asyncio.Protocol):
         """Return whether a kept connection can be used again. The event loop may not have read its end yet."""
         if not self._is_open() or self._loop.time() - self.kept_at > KEPT_SECONDS:
             return False
-        found = select.poll()
-        found.register(self._socket, select.POLLIN | select.POLLRDHUP)
-        return not found.poll(0)
+        return not self._news.poll(0)
 
     def data_received(self, data: bytes) -> None:
         """Parse the answer. Bytes that nobody asked for end the connection."""
