@@ -263,13 +263,11 @@ class EndpointHandler:
 
         try:
             exchange = await begin(self._endpoints, request, pool.endpoint, known, body, token)
-            try:
+            with contextlib.closing(exchange):
                 heard()
                 response = await answer_caller(
                     request, exchange, known.target(token), pool.endpoint.origins, heard, is_last=self._stops
                 )
-            finally:
-                exchange.close()
         except (asyncio.CancelledError, CallerLeft):
             counters.left()
             raise
