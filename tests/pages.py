@@ -20,3 +20,15 @@ def markup(answer: Any) -> str:
     """Return the text of a response with one space for each white space, and none where a browser shows none."""
     line = _END_OF_TAG.sub("", " ".join(answer.content.decode().split()))
     return _EDGE.sub(lambda found: "".join(filter(None, found.groups())), line)
+
+
+def sent(form: Any, **over: Any) -> dict[str, Any]:
+    """Return what a browser would send of the form, with these fields changed."""
+    values: dict[str, Any] = {}
+    for name in form.fields:
+        value = form[name].value()
+        if value is True:
+            values[name] = "on"
+        elif value is not None and value is not False:
+            values[name] = value
+    return {name: value for name, value in (values | over).items() if value is not None}

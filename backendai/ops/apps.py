@@ -11,4 +11,4 @@ class OpsConfig(AppConfig):
     def ready(self) -> None:
         report_faults(settings.SENTRY_DSN)
         send_traces(settings.OTLP_ENDPOINT, "backendai", ("django", "celery", "psycopg"))
-        from . import checks  # noqa: F401, PLC0415  (registers itself; Django has no earlier moment)
+        from . import admin_site, checks  # noqa: F401, PLC0415  (they register; Django has no earlier moment)

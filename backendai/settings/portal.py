@@ -83,7 +83,7 @@ NODE_BROKER_URL = os.environ.get("BACKENDAI_NODE_BROKER_URL", told.text("REDIS_U
 
 # -- rooms -------------------------------------------------------------------------------------------------------------
 INSTALLED_APPS = [
-    "django.contrib.admin",
+    "django.contrib.admin.apps.SimpleAdminConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",

@@ -1,12 +1,15 @@
-"""Amounts that people type."""
+"""Amounts and times that people type."""
 
 from __future__ import annotations
+
+from datetime import timedelta
 
 import pytest
 from django.core.exceptions import ValidationError
 
 from backendai.base.core.errors import UserError
 from backendai.domain.accounts.policies.amounts_field import AmountsField
+from backendai.domain.accounts.policies.duration_field import TimeSpanField, short_duration
 from backendai.domain.accounts.policies.rules import clean_amounts
 
 
@@ -35,3 +38,25 @@ def test_stored_amounts_name_the_slot_that_is_wrong() -> None:
 
 def test_right_amounts_are_exact() -> None:
     assert AmountsField().to_python("cpu=0.5, mem=1g") == {"cpu": "0.5", "mem": str(2**30)}
+
+
+@pytest.mark.parametrize(
+    ("typed", "seconds"),
+    [
+        ("30m", 1800), ("2h 30m", 9000), ("2h30m", 9000), ("1.5 hours", 5400), ("7 days, 2 hours", 612000),
+        ("1 week", 604800), ("90s", 90), ("0", 0), ("00:30:00", 1800), ("1 00:00:00", 86400), ("-5m", -300),
+    ],
+)  # fmt: skip
+def test_a_time_is_read_as_people_write_it(typed: str, seconds: int) -> None:
+    assert TimeSpanField().clean(typed) == timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize("typed", ["5", "soon", "3 parsecs", "h", "999999999w", "1:2:3:4", "1h later"])
+def test_a_time_without_a_meaning_is_refused_with_an_example(typed: str) -> None:
+    with pytest.raises(ValidationError, match="such as 90s, 30m, 2h or 7d"):
+        TimeSpanField().clean(typed)
+
+
+@pytest.mark.parametrize("text", ["0", "30m", "2h 30m", "7d", "1d 1s", "-1m", "0.5s"])
+def test_a_time_is_shown_as_it_would_be_typed(text: str) -> None:
+    assert short_duration(TimeSpanField().clean(text)) == text

@@ -46,7 +46,7 @@ def test_it_forgets_images_that_the_agent_has_no_more() -> None:
 
 def test_an_image_that_comes_after_the_agents_word_gets_its_labels_too(admin_client: Client) -> None:
     record_images(make_agent(), [sighting("0.5")], "digest")
-    fields = {"name": "late", "title": "Late", "reference": "local/python:latest", "is_enabled": "on"}
-    answer = admin_client.post(reverse("admin:catalog_image_add"), fields | {"minimum": "cpu=1", "labels": "{}"})
-    assert answer.status_code == 302, answer.context["errors"]
+    form = {"name": "late", "reference": "local/python:latest", "is_enabled": "on", "minimum": "cpu=1"}
+    answer = admin_client.post(reverse("manage:image-new"), form)
+    assert answer.status_code == 302, answer.context["form"].errors
     assert Image.objects.get(name="late").minimum["cpu"] == "0.5"

@@ -297,13 +297,3 @@ def test_an_administrator_takes_lost_factors_away_and_the_logins_with_them(cast:
     assert is_in(sign_in())
     entry = AuditEntry.objects.get(action="user.reset-factors")
     assert (entry.actor, entry.details["factors"]) == (cast.dana, ["recovery_codes", "totp"])
-
-
-def test_the_admin_page_of_users_has_the_reset_too(cast: Cast) -> None:
-    client = sign_in()
-    set_up_app(client)
-    dana = browser()
-    dana.force_login(cast.dana)
-    form = {"action": "reset_second_factors", "_selected_action": [str(cast.alice.pk)]}
-    assert dana.post("/admin/accounts/user/", form).status_code == 302
-    assert not Authenticator.objects.exists()

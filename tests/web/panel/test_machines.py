@@ -19,12 +19,15 @@ from backendai.domain.accounts.models import User
 from backendai.domain.activity.models import AuditEntry
 from backendai.domain.catalog.models import Image
 from backendai.domain.catalog.services import record_images
+from backendai.domain.cluster.groups.rules import strategies
 from backendai.domain.cluster.joining import join_agent
 from backendai.domain.cluster.models import Agent, JoinToken, ResourceGroup
 from backendai.domain.cluster.services import agent_of_token
+from backendai.domain.compute.models import ComputeSession, Kernel
+from backendai.portal.loops.loops import schedule_group
 from tests.cast import Cast
-from tests.factories import make_agent, make_group, make_image, make_running_session
-from tests.pages import markup
+from tests.factories import make_agent, make_group, make_image, make_running_session, make_session
+from tests.pages import markup, sent
 from tests.web.conftest import HTMX
 
 pytestmark = pytest.mark.django_db
@@ -37,18 +40,6 @@ def text_of(answer: Any) -> str:
 
 def page(agent: Agent, name: str = "agent") -> str:
     return reverse(f"manage:{name}", args=[agent.pk])
-
-
-def sent(form: Any, **over: Any) -> dict[str, Any]:
-    """Return what a browser would send of the form, with these fields changed."""
-    values: dict[str, Any] = {}
-    for name in form.fields:
-        value = form[name].value()
-        if value is True:
-            values[name] = "on"
-        elif value is not None and value is not False:
-            values[name] = value
-    return {name: value for name, value in (values | over).items() if value is not None}
 
 
 def test_the_list_shows_load_and_state_in_as_many_queries_for_many_machines(
@@ -268,11 +259,62 @@ def test_a_group_is_made_with_everything_it_can_have(cast: Cast, dana: Client) -
         ("default_batch_timeout", "9999d", "default_batch_timeout"),
         ("default_environ", "nothing", "default_environ"),
         ("slot_order", "cpu, cpu", "slot_order"),
+        ("sequence", "random", "sequence"),
+        ("allowed_session_types", [], "allowed_session_types"),
+        ("retries_to_skip", "-1", "retries_to_skip"),
         ("pull_timeout", "0", "pull_timeout"),
     ):
         wrong = dana.post(address, sent(form, **{name: value}))
         assert list(wrong.context["form"].errors) == [where], wrong.context["form"].errors
     assert "drf" in text_of(dana.get(reverse("manage:groups")))
+
+
+def test_a_group_is_changed_as_its_page_shows_it_with_old_and_new_in_the_trail(cast: Cast, dana: Client) -> None:
+    group = make_group()
+    address = reverse("manage:group", args=[group.pk])
+    form = dana.get(address).context["form"]
+    for level in ("sequence", "selection"):
+        assert [name for name, _ in form.fields[level].choices] == list(strategies(level))
+    shown = [form[name].value() for name in ("create_timeout", "usage_half_life", "overtaking_limit")]
+    assert shown == ["2m", "7d", "1d"]
+    typed = {"slot_order": "cuda.device,  cpu,mem", "backfill": "on", "pull_timeout": "45m"}
+    assert dana.post(address, sent(form, **typed)).status_code == 302
+    assert dana.post(address, sent(dana.get(address).context["form"])).status_code == 302
+    entry = AuditEntry.objects.get(action="resource-group.change")
+    assert (entry.actor_id, entry.target_id) == (cast.dana.pk, str(group.pk))
+    assert entry.details["changes"] == {
+        "slot_order": [[], ["cuda.device", "cpu", "mem"]],
+        "backfill": [False, True],
+        "pull_timeout": ["0:30:00", "0:45:00"],
+    }
+
+
+def test_switching_the_sequence_changes_who_starts_next(dana: Client, cast: Cast) -> None:
+    group = make_group()
+    make_agent(cpu=1, mem="1g")
+    older, newer = make_session(cast.alice, name="older"), make_session(cast.alice, name="newer")
+    ComputeSession.objects.filter(pk=older.pk).update(created_at=timezone.now() - timedelta(minutes=5))
+    switch(dana, group, sequence="lifo")
+    assert schedule_group(group.pk, timezone.now()) == 1
+    assert ComputeSession.objects.get(status="SCHEDULED") == newer
+
+
+@pytest.mark.parametrize(("selection", "agent"), [("concentrated", "busy"), ("dispersed", "idle")])
+def test_switching_the_selection_changes_where_it_starts(dana: Client, cast: Cast, selection: str, agent: str) -> None:
+    group = make_group()
+    make_agent("idle", cpu=8)
+    make_running_session(cast.bob, make_agent("busy", cpu=8))
+    session = make_session(cast.alice)
+    other = "dispersed" if selection == "concentrated" else "concentrated"
+    ResourceGroup.objects.filter(pk=group.pk).update(selection=other)
+    switch(dana, group, selection=selection)
+    assert schedule_group(group.pk, timezone.now()) == 1
+    assert Kernel.objects.get(session=session).agent.name == agent
+
+
+def switch(dana: Client, group: ResourceGroup, **over: str) -> None:
+    address = reverse("manage:group", args=[group.pk])
+    assert dana.post(address, sent(dana.get(address).context["form"], **over)).status_code == 302
 
 
 def test_a_half_life_that_cannot_be_is_told_in_days(dana: Client) -> None:

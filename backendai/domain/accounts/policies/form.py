@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 from django import forms
 
@@ -115,6 +115,8 @@ class PolicyForm(forms.ModelForm):
         """Return the kinds of holders, sorted."""
         return sorted(self.cleaned_data["default_for"])
 
-    def _save_m2m(self) -> None:
-        cast(Any, super())._save_m2m()
-        set_defaults(self.instance, self.cleaned_data["default_for"])
+    def save(self, commit: bool = True) -> ResourcePolicy:
+        """Save the policy, then what it is the default for."""
+        saved: ResourcePolicy = super().save(commit)
+        set_defaults(saved, self.cleaned_data["default_for"])
+        return saved
