@@ -15,10 +15,10 @@ def decide(snapshot: Snapshot, *, explains: bool = True) -> Plan:
     """Return a placement or a wait for every pending session. The same snapshot always gives the same plan.
 
     ``explains=False``: sessions that lack room share a reason without text, which saves a third of a full group's time.
-    Raises ValueError for an unknown strategy, a wrong option, and a sequence that does not return each session once.
+    Raises ValueError for an unknown strategy, and a sequence that does not return each session once.
     """
     rules = snapshot.rules
-    check_rules(rules.sequence, rules.selection, rules.options)
+    check_rules(rules.sequence, rules.selection)
     sequence = sequence_named(rules.sequence)
     progress = Progress(snapshot, explains=explains)
     queue = Queue(snapshot, sequence, progress)

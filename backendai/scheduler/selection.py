@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from backendai.scheduler.capacity.packing import Packing
-from backendai.scheduler.options import Option
 
 Entry = Any  # an integer or a tuple of integers, of one kind within a ranking; ends with the agent's place by name
 
@@ -60,24 +59,22 @@ class Ranking(Protocol):
 @dataclass(frozen=True, slots=True)
 class Selection:
     """A strategy for choosing agents. ``label``: one line for forms. ``ranking``: the function that creates a
-    ``Ranking`` from packing and options. ``takes_turns``: whether a pass continues where the last pass ended."""
+    ``Ranking`` from packing."""
 
     name: str
     label: str
-    ranking: Callable[[Packing, Mapping[str, object]], Ranking]
-    options: tuple[Option, ...] = ()
-    takes_turns: bool = False
+    ranking: Callable[[Packing], Ranking]
 
 
-KeyOf = Callable[[Candidate, Sequence[str], Mapping[str, object]], tuple[int, ...]]
+KeyOf = Callable[[Candidate, Sequence[str]], tuple[int, ...]]
 
 
-def by_key(function: KeyOf) -> Callable[[Packing, Mapping[str, object]], Ranking]:
-    """Return a ranking by a function of agent, slot order and options. The smallest key comes first; agents with equal
+def by_key(function: KeyOf) -> Callable[[Packing], Ranking]:
+    """Return a ranking by a function of agent and slot order. The smallest key comes first; agents with equal
     keys are sorted by name."""
 
-    def ranking(packing: Packing, options: Mapping[str, object]) -> Ranking:
-        return ByKey(function, packing.slot_order, options)
+    def ranking(packing: Packing) -> Ranking:
+        return ByKey(function, packing.slot_order)
 
     return ranking
 
@@ -85,7 +82,7 @@ def by_key(function: KeyOf) -> Callable[[Packing, Mapping[str, object]], Ranking
 class LeastLeft:
     """Ranks agents with the least free amounts first. The most precious slot is compared first."""
 
-    def __init__(self, packing: Packing, options: Mapping[str, object]) -> None:
+    def __init__(self, packing: Packing) -> None:
         self._shift = packing.order_bits
 
     def entry(self, candidate: Candidate, packed: int, order: int) -> Entry:
@@ -110,8 +107,8 @@ class LeastLeft:
 class MostLeft(LeastLeft):
     """Ranks agents with the most free amounts first. The most precious slot is compared first."""
 
-    def __init__(self, packing: Packing, options: Mapping[str, object]) -> None:
-        super().__init__(packing, options)
+    def __init__(self, packing: Packing) -> None:
+        super().__init__(packing)
         self._top = packing.top
 
     def entry(self, candidate: Candidate, packed: int, order: int) -> Entry:
@@ -127,7 +124,7 @@ class MostLeft(LeastLeft):
 class InTurn:
     """Ranks agents by name, beginning at the position ``following``."""
 
-    def __init__(self, packing: Packing, options: Mapping[str, object]) -> None:
+    def __init__(self, packing: Packing) -> None:
         self.following = 0
 
     def entry(self, candidate: Candidate, packed: int, order: int) -> Entry:
@@ -153,11 +150,11 @@ class InTurn:
 class ByKey:
     """Ranks agents with the smallest key first; agents with equal keys are sorted by name."""
 
-    def __init__(self, function: KeyOf, slot_order: tuple[str, ...], options: Mapping[str, object]) -> None:
-        self._function, self._slot_order, self._options = function, slot_order, options
+    def __init__(self, function: KeyOf, slot_order: tuple[str, ...]) -> None:
+        self._function, self._slot_order = function, slot_order
 
     def entry(self, candidate: Candidate, packed: int, order: int) -> Entry:
-        return *self._function(candidate, self._slot_order, self._options), order
+        return *self._function(candidate, self._slot_order), order
 
     def start(self, cost: int) -> Entry:
         return ()

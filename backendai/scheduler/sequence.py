@@ -13,7 +13,6 @@ from datetime import datetime
 from itertools import chain
 from operator import attrgetter
 
-from backendai.scheduler.options import Option, own_options
 from backendai.scheduler.snapshot import AgentView, Rules, SessionView, Snapshot
 
 Amounts = tuple[tuple[str, int], ...]
@@ -39,7 +38,7 @@ class Line:
     """The input of a sequence: the sessions of one priority, the oldest first.
 
     ``capacity``: the sum over all reachable, schedulable agents. ``weights`` (default 1) and ``past_usage`` (default
-    0): by the holder's key. ``options``: the values of the sequence's options.
+    0): by the holder's key.
     """
 
     now: datetime
@@ -49,7 +48,6 @@ class Line:
     tally: UserHoldings
     weights: Mapping[str, float]
     past_usage: Mapping[str, float]
-    options: Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,20 +59,16 @@ class Sequence:
     label: str
     order: Callable[[Line], Iterable[SessionView]]
     is_strict: bool = False
-    options: tuple[Option, ...] = ()
 
 
 def turns(sequence: Sequence, snapshot: Snapshot, tally: UserHoldings) -> Iterator[SessionView]:
     """Yield every pending session in scheduling order: by priority, then by the sequence.
 
-    Raises ValueError for an invalid option. The caller checks that each session is yielded once.
+    The caller checks that each session is yielded once.
     """
-    options = own_options(sequence.options, snapshot.rules.options)
     capacity = capacity_of(snapshot.agents)
     return chain.from_iterable(
-        sequence.order(
-            Line(snapshot.now, line, snapshot.rules, capacity, tally, snapshot.weights, snapshot.past_usage, options)
-        )
+        sequence.order(Line(snapshot.now, line, snapshot.rules, capacity, tally, snapshot.weights, snapshot.past_usage))
         for line in _bands(snapshot.pending)
     )
 

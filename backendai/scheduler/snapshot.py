@@ -205,7 +205,7 @@ class RunningView:
 @dataclass(frozen=True, slots=True)
 class Rules:
     """Scheduling rules of one group, as set by administrators. ``retries_to_skip``: after more tries than this others
-    may pass a session (0: never). ``options``: the options of the chosen strategies. ``next_agent``: the agent at which
+    may pass a session (0: never). ``next_agent``: the agent at which
     round-robin continues."""
 
     sequence: str = "fifo"
@@ -218,7 +218,6 @@ class Rules:
     fill_devices: bool = False
     allow_fragmentation: bool = True
     next_agent: str = ""
-    options: Mapping[str, object] = field(default_factory=dict)
 
 
 _USUAL = Rules()

@@ -11,8 +11,6 @@ from django.core.exceptions import ValidationError
 
 from backendai.domain.cluster.groups.rules import strategies
 from backendai.domain.cluster.models import ResourceGroup
-from backendai.scheduler.options import Option
-from backendai.scheduler.sequences import SEQUENCES
 
 
 @pytest.mark.django_db
@@ -28,8 +26,6 @@ def test_every_strategy_of_the_scheduler_can_be_chosen(sequence: str, selection:
     [
         ("sequence", "random", "Unknown sequence 'random': choose one of "),
         ("selection", "anywhere", "Unknown selection 'anywhere': choose one of "),
-        ("strategy_options", {"no-such-option": 1}, "No option is called 'no-such-option'"),
-        ("strategy_options", ["x"], "Write options with their values"),
         ("allowed_session_types", ["interactive", "odd"], "Unknown session type 'odd'"),
         ("allowed_session_types", "batch", "Choose one or more of interactive, batch, inference, system."),
         ("slot_order", ["cpu", "Not A Slot"], "'Not A Slot' is not a resource name"),
@@ -84,29 +80,6 @@ def test_several_wrong_rules_are_named_at_once_and_a_good_group_stays_as_it_was(
     assert set(caught.value.message_dict) == {"sequence", "slot_order", "pull_timeout"}
     group.refresh_from_db()
     assert group.sequence == "fifo"
-
-
-@pytest.mark.django_db
-def test_an_option_must_be_known_to_the_chosen_strategies_and_of_its_type(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Picky:
-        name, label = "picky", "picky"
-        options = (Option("patience", "integer", 3, "How patient.", least=0, most=9),)
-
-    monkeypatch.setitem(SEQUENCES, "picky", Picky)
-    group = ResourceGroup(name="g", sequence="picky", strategy_options={"patience": 4})
-    group.save()
-    for options, text in (
-        ({"patience": "much"}, "must be of type integer"),
-        ({"patience": 10}, "it must be between 0 and 9"),
-        ({"patients": 1}, "No option is called 'patients'"),
-    ):
-        group.strategy_options = options
-        with pytest.raises(ValidationError) as caught:
-            group.save()
-        assert text in caught.value.message_dict["strategy_options"][0]
-    group.sequence, group.strategy_options = "fifo", {"patience": 4}
-    with pytest.raises(ValidationError):
-        group.save()
 
 
 def test_an_unknown_default_sequence_is_refused_at_start(settings: Any) -> None:

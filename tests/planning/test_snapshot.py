@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from backendai.base.core.slots import Slots
 from backendai.domain.catalog.models import ImageOnAgent
-from backendai.domain.cluster.models import Agent, ResourceGroup
+from backendai.domain.cluster.models import Agent
 from backendai.domain.compute.models import ComputeSession, Kernel
 from backendai.domain.compute.status import Status
 from backendai.domain.planning import queue
@@ -263,11 +263,10 @@ def test_the_rules_are_those_of_the_group(cast: Cast) -> None:
         sequence="lifo", selection="dispersed", retries_to_skip=3, device_allocation="fill", allow_fragmentation=False,
         allowed_session_types=["batch"], next_agent="n2",
     )  # fmt: skip
-    ResourceGroup.objects.filter(pk=group.pk).update(strategy_options={"step": 2})
     rules = look().rules
     assert (rules.sequence, rules.selection, rules.retries_to_skip) == ("lifo", "dispersed", 3)
     assert (rules.fill_devices, rules.allow_fragmentation, rules.next_agent) == (True, False, "n2")
-    assert (rules.session_types, rules.slot_order, rules.options) == ({"batch"}, SLOT_ORDER, {"step": 2})
+    assert (rules.session_types, rules.slot_order) == ({"batch"}, SLOT_ORDER)
     group.slot_order = ["mem", "cpu"]
     assert read_snapshot(group, timezone.now()).rules.slot_order == ("mem", "cpu")
 

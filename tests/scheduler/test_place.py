@@ -12,7 +12,6 @@ from backendai.scheduler.capacity.agent_state import AgentState
 from backendai.scheduler.capacity.agent_states import AgentStates
 from backendai.scheduler.demand import demand_keys, demand_of
 from backendai.scheduler.explaining.shortfall import Refusal
-from backendai.scheduler.options import Option
 from backendai.scheduler.place import place
 from backendai.scheduler.selection import Selection, by_key
 from backendai.scheduler.snapshot import DeviceView, Rules
@@ -87,15 +86,13 @@ def test_it_wastes_no_accelerators_for_the_sake_of_the_turn():
 
 
 def test_it_ranks_by_the_function_of_a_new_selection(monkeypatch):
-    def by_kernels(agent, slot_order, options):
-        return (options["sign"] * agent.kernels,)
+    def by_kernels(agent, slot_order):
+        return (agent.kernels,)
 
-    sign = Option("sign", "integer", 1, "1: fewest first; -1: most first", -1, 1)
-    selection = Selection("by-kernels", "by the number of kernels", by_key(by_kernels), (sign,))
+    selection = Selection("by-kernels", "by the number of kernels", by_key(by_kernels))
     monkeypatch.setitem(rank.SELECTIONS, "by-kernels", selection)
     agents = [an_agent("a", kernels=1), an_agent("b", kernels=0), an_agent("c", kernels=2)]
     assert placed_on(agents, a_queue(3), selection="by-kernels") == ["b", "a", "b"]
-    assert placed_on(agents, a_queue(3), selection="by-kernels", options={"sign": -1}) == ["c", "c", "c"]
 
 
 # --- designated agents ---

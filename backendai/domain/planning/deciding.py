@@ -11,7 +11,7 @@ from backendai.scheduler.snapshot import SessionView, Snapshot
 
 
 class WrongRules(Exception):
-    """The group's strategies or their options are invalid for any session."""
+    """The group's strategies are invalid for any session."""
 
 
 @dataclass(frozen=True, slots=True)

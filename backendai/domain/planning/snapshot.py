@@ -144,7 +144,6 @@ def rules_of(group: ResourceGroup) -> Rules:
         fill_devices=group.device_allocation == ResourceGroup.Devices.FILL,
         allow_fragmentation=group.allow_fragmentation,
         next_agent=group.next_agent,
-        options=group.strategy_options,
     )
 
 

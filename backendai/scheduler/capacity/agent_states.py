@@ -21,15 +21,14 @@ from backendai.scheduler.capacity.devices import Shares
 from backendai.scheduler.capacity.packing import Packing
 from backendai.scheduler.demand import Request
 from backendai.scheduler.launches import Launches
-from backendai.scheduler.options import own_options
 from backendai.scheduler.rank import accelerators_in, selection_named, whole_slot_order
 from backendai.scheduler.selection import InTurn
 from backendai.scheduler.snapshot import NAME, AgentView, Rules
 
 
 class AgentStates:
-    """All agents of the group during one pass, sorted by name. Raises ValueError for an unknown selection strategy or
-    an invalid option. ``explains``: refusals say what is missing."""
+    """All agents of the group during one pass, sorted by name. Raises ValueError for an unknown selection
+    strategy. ``explains``: refusals say what is missing."""
 
     explains = True
 
@@ -41,8 +40,7 @@ class AgentStates:
         largest = _largest(by_name)
         self.slot_order = whole_slot_order(rules.slot_order, largest)
         self.packing = Packing(self.slot_order, largest, len(self.all))
-        selection = selection_named(rules.selection)
-        self.ranking = selection.ranking(self.packing, own_options(selection.options, rules.options))
+        self.ranking = selection_named(rules.selection).ranking(self.packing)
         self._next_agent = rules.next_agent
         self.launches = Launches(by_name)
         self._having: dict[frozenset[str], list[AgentState]] = {}

@@ -6,4 +6,4 @@ from __future__ import annotations
 from backendai.base.core.messages import Message
 from backendai.scheduler.selection import InTurn, Selection
 
-SELECTION = Selection("round-robin", Message("round-robin: one agent after the other"), InTurn, takes_turns=True)
+SELECTION = Selection("round-robin", Message("round-robin: one agent after the other"), InTurn)

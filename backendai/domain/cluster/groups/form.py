@@ -1,4 +1,4 @@
-"""The form of a resource group, with choices of strategies and help for their options."""
+"""The form of a resource group with choices of strategies."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from backendai.base.core.messages import Message
 from backendai.base.core.session_kinds import KINDS
 from backendai.domain.cluster.groups.rules import SELECTION, SEQUENCE, strategies
 from backendai.domain.cluster.models import DEFAULT_SELECTION, ResourceGroup, default_sequence, default_session_types
-from backendai.scheduler.options import Option
 
 
 class SlotOrderField(forms.CharField):
@@ -53,7 +52,6 @@ _WORDS: dict[str, tuple[str, str]] = {
             '{"NAME": "value"}}. The time is in seconds, for batch sessions.'
         ),
     ),
-    "strategy_options": (Message("Strategy options"), ""),
     "retries_to_skip": (
         Message("Overtaking after"),
         Message(
@@ -156,9 +154,7 @@ class GroupForm(forms.ModelForm):
     class Meta:
         model = ResourceGroup
         fields = "__all__"  # noqa: DJ007  (the fieldsets of the page say which are shown)
-        widgets: ClassVar[dict[str, Any]] = dict.fromkeys(
-            ("strategy_options", "session_defaults"), forms.Textarea(attrs={"rows": 2, "cols": 60})
-        )
+        widgets: ClassVar[dict[str, Any]] = {"session_defaults": forms.Textarea(attrs={"rows": 2, "cols": 60})}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -166,14 +162,6 @@ class GroupForm(forms.ModelForm):
             if name in self.fields:
                 self.fields[name].label = label
                 self.fields[name].help_text = text or self.fields[name].help_text
-        if not (options := _options_text()):
-            self.fields.pop("strategy_options", None)  # no strategy declares an option
-        elif "strategy_options" in self.fields:
-            self.fields["strategy_options"].help_text = options
-
-    def clean_strategy_options(self) -> Any:
-        """Return the options; an empty map for an empty field."""
-        return self.cleaned_data["strategy_options"] or {}
 
     def clean_session_defaults(self) -> Any:
         """Return the defaults; an empty map for an empty field."""
@@ -185,31 +173,3 @@ def _choices(level: str) -> list[tuple[str, str]]:
         (name, view.label if view.label.startswith(name) else f"{name}: {view.label}" if view.label else name)
         for name, view in strategies(level).items()
     ]
-
-
-def has_options() -> bool:
-    """Return whether any strategy declares an option."""
-    return bool(_options_text())
-
-
-def _options_text() -> str:
-    """Return the options of all strategies; empty if none declares one."""
-    views = [*strategies(SEQUENCE).values(), *strategies(SELECTION).values()]
-    texts = [
-        Message("{name}: {option}", name=view.name, option=_option_text(option))
-        for view in views
-        for option in view.options
-    ]
-    if not texts:
-        return ""
-    return Message('As JSON, such as {"name": 1}. Available: {texts}.', texts=Message.joined(texts, "; "))
-
-
-def _option_text(option: Option) -> str:
-    return Message(
-        "{option} ({kind}, usually {default}), {help}",
-        option=option.name,
-        kind=option.kind,
-        default=option.default,
-        help=option.help,
-    )

@@ -12,7 +12,7 @@ from backendai.base.core.session_kinds import KINDS
 from backendai.base.core.slots import parse_amount
 from backendai.domain.cluster.app_domains import wrong_app_domain
 from backendai.domain.cluster.groups.session_defaults import parse_session_defaults
-from backendai.scheduler.strategies import StrategyView, check_rules, describe_strategies
+from backendai.scheduler.strategies import StrategyView, describe_strategies
 
 if TYPE_CHECKING:
     from backendai.domain.cluster.models import ResourceGroup
@@ -44,22 +44,13 @@ def wrong_rules(group: ResourceGroup) -> dict[str, str]:
 
 
 def _strategies(group: ResourceGroup) -> Iterator[tuple[str, str]]:
-    unknown = False
     for level, name in ((SEQUENCE, group.sequence), (SELECTION, group.selection)):
         known = strategies(level)
         if name not in known:
-            unknown = True
             yield (
                 level,
                 Message("Unknown {level} {name}: choose one of {known}.", level=level, name=repr(name), known=known),
             )
-    if not isinstance(group.strategy_options, dict):
-        yield "strategy_options", Message('Write options with their values, such as {"name": 1}.')
-    elif not unknown:
-        try:
-            check_rules(group.sequence, group.selection, group.strategy_options)
-        except ValueError as error:
-            yield "strategy_options", _sentence(str(error))
 
 
 def _session_types(group: ResourceGroup) -> Iterator[tuple[str, str]]:
@@ -147,7 +138,3 @@ _CHECKS: tuple[Callable[[ResourceGroup], Iterator[tuple[str, str]]], ...] = (
 
 def _is_list_of_text(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(one, str) for one in value)
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:].rstrip('.')}."

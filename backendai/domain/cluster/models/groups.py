@@ -83,9 +83,6 @@ class ResourceGroup(models.Model):
     selection = models.CharField(
         max_length=64, default=DEFAULT_SELECTION, help_text=Message("On which agent it starts.")
     )
-    strategy_options = models.JSONField(
-        default=dict, blank=True, help_text=Message("Options of the strategies chosen above.")
-    )
     slot_order = models.JSONField(
         default=list, blank=True, help_text=Message("Slots, the most precious first; empty: default order.")
     )

@@ -200,7 +200,7 @@ def obstacles(
     everybody = tuple(agents)
     kinds = kinds_of(everybody)
     # Only whether an agent has room matters. The default selection is used, as the group's may be invalid.
-    states = AgentStates(everybody, replace(rules, selection=Rules().selection, options={}))
+    states = AgentStates(everybody, replace(rules, selection=Rules().selection))
 
     def obstacle(slots: Slots) -> Reason | None:
         session = SessionView(_NOBODY, "", _EVER, 0, (KernelView(_NOBODY, slots),), holder=holder)

@@ -89,7 +89,7 @@ def _outcomes(
         if backfill not in ("on", "off"):
             raise CommandError("--backfill takes on, off or on,off.")
         rules = Rules(sequence=sequence, backfill=backfill == "on")
-        check_rules(rules.sequence, rules.selection, rules.options)
+        check_rules(rules.sequence, rules.selection)
         yield f"{sequence}{' + backfill' if rules.backfill else ''}", replay(jobs, agents, rules)
 
 

@@ -103,7 +103,6 @@ class PanelGroupForm(GroupForm, EditForm):
         ),
         (_l("Idle sessions"), ("idle_checkers",)),
         (_l("Apps of sessions"), ("app_domain",)),
-        (_l("Strategy options"), ("strategy_options",)),
     )
 
     default_priority = forms.IntegerField(
