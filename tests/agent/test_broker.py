@@ -77,14 +77,8 @@ def test_the_address_that_the_node_itself_was_told_goes_before_the_portals(tmp_p
 
 
 def test_without_a_broker_for_nodes_it_works_by_sync_alone(tmp_path: Path) -> None:
-    assert BrokerAccess(tmp_path, Door(BrokerDown()), token="t", former=SHARED).first() == ""
-    assert BrokerAccess(tmp_path, Door(AWAY), token="t", former=SHARED).first() == ""
-
-
-def test_what_an_older_portal_gave_serves_until_one_that_knows_accounts_answers(tmp_path: Path) -> None:
-    for silence in (PortalRefused("not found", status=404), AWAY):
-        assert BrokerAccess(tmp_path, Door(silence), token="t", former=SHARED).first() == SHARED
-    assert "shared" not in BrokerAccess(tmp_path, Door(ACCOUNT), token="t", former=SHARED).first()
+    assert BrokerAccess(tmp_path, Door(BrokerDown()), token="t").first() == ""
+    assert BrokerAccess(tmp_path, Door(AWAY), token="t").first() == ""
 
 
 def test_it_asks_rarely_once_it_was_refused(tmp_path: Path) -> None:

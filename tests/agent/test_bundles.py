@@ -131,14 +131,6 @@ def test_a_bundle_that_fails_is_asked_one_by_one(portal: TakesBundles, client: B
         client.fetch_spec(spec.kernel_id)
 
 
-def test_a_portal_of_an_earlier_version_gets_single_calls(portal: TakesBundles) -> None:
-    client, spec = BundlingClient(portal.url, NODE_TOKEN), portal.want(make_spec())
-    with ThreadPoolExecutor(8) as pool:
-        assert [*pool.map(client.fetch_spec, [spec.kernel_id] * 8)] == [spec] * 8
-    assert not portal.bundles
-    client.close()
-
-
 @pytest.mark.parametrize("size", [0, 15, *range(LARGEST_BUNDLED_LOG - 2, LARGEST_BUNDLED_LOG + 3), 16 * 2**10, 2**20])
 def test_a_log_of_any_size_arrives_byte_for_byte(portal: TakesBundles, client: BundlingClient, size: int) -> None:
     kernel_id, log = uuid4(), (b"\x00\xff\n" * (size // 3 + 1))[:size]

@@ -21,7 +21,7 @@ from backendai.ops.run.ports import PortClaims
 def chosen(data: Path, backend: str) -> Backend:
     told = {"DOCKER_HOST": f"unix://{data}/absent.sock", "BACKENDAI_AGENT_BACKEND": backend}
     settings = read_settings(told, {"data": str(data), "name": "local"})
-    return choose_backend(settings, Credentials("http://portal", "local", "node_x", "", "d", "key"), Accelerators())
+    return choose_backend(settings, Credentials("http://portal", "local", "node_x", "d", "key"), Accelerators())
 
 
 def test_without_an_engine_a_new_node_runs_native_processes(tmp_path: Path) -> None:

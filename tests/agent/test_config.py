@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -65,10 +66,13 @@ def test_it_refuses_what_makes_no_sense(variable: str, value: str) -> None:
 
 
 def test_it_reads_back_its_credentials_and_takes_a_broken_file_for_none(tmp_path: Path) -> None:
-    credentials = Credentials("http://p", "n1", "t", "", "d", "key")
+    credentials = Credentials("http://p", "n1", "t", "d", "key")
     assert load_credentials(tmp_path) is None
     save_credentials(tmp_path, credentials)
     assert load_credentials(tmp_path) == credentials
+    kept = json.loads((tmp_path / "credentials.json").read_text())
+    (tmp_path / "credentials.json").write_text(json.dumps(kept | {"broker_url": "", "later": 1}))
+    assert load_credentials(tmp_path) == credentials, "keys of other versions are ignored"
     (tmp_path / "credentials.json").write_text("{")
     assert load_credentials(tmp_path) is None
 

@@ -39,7 +39,7 @@ class Whole:
         data.mkdir(exist_ok=True)
         listener = listen(settings, "http://127.0.0.1:1")
         self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        credentials = Credentials("http://p", AGENT, "t", "", DEPLOYMENT, "")
+        credentials = Credentials("http://p", AGENT, "t", DEPLOYMENT, "")
         self.runtime = AgentRuntime(
             settings,
             credentials,

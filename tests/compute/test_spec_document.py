@@ -15,7 +15,7 @@ from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.launching.create import create_session
 from backendai.domain.compute.services.launching.recent import parameters_of
 from backendai.domain.compute.spec import LaunchFile, MountRequest, RoleSpec, SessionSpec
-from backendai.domain.compute.spec_document import digest_of, document_of, kept_document, spec_of, upgraded
+from backendai.domain.compute.spec_document import digest_of, document_of, kept_document, spec_of
 from tests.api.callers import SESSIONS, Caller
 from tests.cast import Cast
 from tests.factories import make_group, make_image, make_session
@@ -95,13 +95,6 @@ def test_what_is_wrong_is_named(document: dict[str, Any], field: str, said: str)
         spec_of(document if "version" in document else {"version": 1, **document})
     assert refused.value.field == field
     assert said in refused.value.message
-
-
-def test_a_document_without_a_version_is_read_as_an_earlier_release_wrote_it() -> None:
-    old = {"image": "python", "session_type": "batch", "startup_command": "true", "batch_timeout": "P0DT02H00M00S"}
-    assert upgraded(old)["type"] == "batch"
-    assert spec_of(old).batch_timeout == timedelta(hours=2)
-    assert "type" not in old, "it is not changed itself"
 
 
 @pytest.mark.django_db

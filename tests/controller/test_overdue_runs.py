@@ -69,23 +69,6 @@ def test_the_smallest_lifetime_of_key_pair_user_project_and_domain_counts(cast: 
     assert ComputeSession.objects.running().count() == 3
 
 
-def test_a_batch_program_that_began_before_starts_told_their_ends_has_its_own_limit(cast: Cast) -> None:
-    session = make_running_session(
-        cast.alice, session_type="batch", startup_command="sleep 1000", batch_timeout=timedelta(minutes=10)
-    )
-    unlimited = make_running_session(cast.alice, session_type="batch", startup_command="sleep 1000")
-    ComputeSession.objects.update(ends_at=None)  # as an upgrade finds it
-    repair_at(later(minutes=9))
-    session.refresh_from_db()
-    assert session.status == Status.RUNNING
-    repair_at(later(minutes=11))
-    session.refresh_from_db()
-    unlimited.refresh_from_db()
-    assert (session.status, session.status_reason, session.result) == (Status.TERMINATING, "task-timeout", "FAILED")
-    assert "within 10 min" in session.status_message
-    assert unlimited.status == Status.RUNNING
-
-
 def test_without_a_limit_it_runs_for_as_long_as_it_likes(cast: Cast) -> None:
     session = make_running_session(cast.alice)
     assert session.ends_at is None

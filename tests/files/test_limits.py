@@ -79,7 +79,7 @@ WAYS = [create, stream, unpack_large, unpack_small, announce, copy_file, copy_di
 
 async def limit(portal: Portal, *, used: int, limit: int = LIMIT) -> None:
     """Set the folder's limit, and its last measurement."""
-    size = {"bytes": used, "files": 1, "at": time.time()}
+    size = {"bytes": used, "files": 1, "entries": 1, "at": time.time()}
     (portal.data.parent / "size.json").write_text(json.dumps(size))
     await portal.json("PUT", "/limit", rights="manage", json={"bytes": limit})
 

@@ -84,12 +84,15 @@ def test_it_puts_the_socket_of_a_deep_folder_into_a_private_one_which_goes_with_
 
 
 def test_it_deletes_the_sockets_of_runs_that_were_killed_and_no_others(short: Path) -> None:
-    names = ("0" * 12, "1" * 12, "2" * 12, "of-a-person")
-    empty, dead, alive, other = (short / f"backendai-{os.getuid()}-{name}" for name in names)
-    for folder in (empty, dead, alive, other):
+    empty, dead, other = (short / f"backendai-{os.getuid()}-{name}" for name in ("0" * 12, "1" * 12, "of-a-person"))
+    for folder in (empty, dead, other):
         folder.mkdir(mode=0o700)
     listener(dead / "valkey.sock").close()
-    with listener(alive / "valkey.sock"), valkey.own_socket(Path("/srv/data"), runtime=str(short)):
+    with (
+        valkey.socket_folder(short, "2" * 12) as alive,
+        listener(alive / "valkey.sock"),
+        valkey.own_socket(Path("/srv/data"), runtime=str(short)),
+    ):
         assert sorted(short.iterdir()) == [alive, other]
 
 
@@ -126,7 +129,7 @@ def test_it_gives_the_join_token_only_to_agents_that_have_not_joined(tmp_path: P
     (tmp_path / "local-join-token").write_text("join_abc\n")
     joined = tmp_path / "agents" / "local-1"
     joined.mkdir(parents=True)
-    save_credentials(joined, Credentials("http://portal", "local-1", "node_x", "", "d", "key"))
+    save_credentials(joined, Credentials("http://portal", "local-1", "node_x", "d", "key"))
     first, second = fleet.agent_programs(choice(tmp_path, agents=2))
     assert "BACKENDAI_JOIN_TOKEN" not in first.environment
     assert second.environment["BACKENDAI_JOIN_TOKEN"] == "join_abc"

@@ -286,7 +286,8 @@ def test_what_runs_is_read_for_backfill_with_the_end_that_is_known(cast: Cast) -
     ending, endless = make_running_session(cast.alice, agent, cluster_size=2), make_running_session(cast.alice, agent)
     make_session(cast.alice)
     earlier = timezone.now() - timedelta(minutes=5)
-    ComputeSession.objects.filter(pk=ending.pk).update(started_at=earlier, batch_timeout=timedelta(hours=1))
+    hour = timedelta(hours=1)
+    ComputeSession.objects.filter(pk=ending.pk).update(started_at=earlier, batch_timeout=hour, ends_at=earlier + hour)
     running = {one.id: one for one in look().running}
     assert running[ending.pk].allocations == ((agent.pk, Slots.parse({"cpu": 2, "mem": "1g"}), 2),)
     assert running[ending.pk].ends_at == earlier + timedelta(hours=1)

@@ -34,8 +34,8 @@ class GuestPlace(abc.ABC):
 
     @abc.abstractmethod
     def folder(self, kernel_id: UUID) -> Path:
-        """Return the host path of the folder that the kernel mounts for its guest. Raises KernelGone, and BackendError
-        (code ``started-before-update`` for a kernel without such a folder)."""
+        """Return the host path of the folder that the kernel mounts for its guest. Raises KernelGone and
+        BackendError."""
 
     @abc.abstractmethod
     def was_launched(self, kernel_id: UUID) -> bool:

@@ -22,7 +22,7 @@ from backendai.base.wire.tickets import Ticket, TicketRefused
 
 logger = logging.getLogger(__name__)
 
-_STATUS = {"ticket-refused": 403, "kernel-gone": 410, "execution-impossible": 501, "started-before-update": 409}
+_STATUS = {"ticket-refused": 403, "kernel-gone": 410, "execution-impossible": 501}
 Admit = Callable[[web.Request], Ticket]
 
 

@@ -46,7 +46,7 @@ class BrokerAccess:
     """Determines the broker's address. Use it from one thread at a time.
 
     ``told``: the address in this agent's own environment. It takes precedence over the portal's, and if it contains an
-    account, the portal is not asked. ``former``: the address from a portal without broker accounts.
+    account, the portal is not asked.
     """
 
     def __init__(
@@ -56,10 +56,9 @@ class BrokerAccess:
         *,
         token: str,
         told: str = "",
-        former: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._path, self._portal, self._told, self._former, self._clock = data / _FILE, portal, told, former, clock
+        self._path, self._portal, self._told, self._clock = data / _FILE, portal, told, clock
         self._token = hashlib.sha256(token.encode()).hexdigest()
         kept = self._load()
         self._answered = kept is not None
@@ -101,7 +100,7 @@ class BrokerAccess:
     def _address(self) -> str:
         kept = self._kept
         if not self._answered:
-            return self._told or self._former
+            return self._told
         address = self._told or kept.url
         if kept.username:
             return with_account(address, kept.username, kept.password)

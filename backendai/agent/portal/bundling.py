@@ -16,7 +16,7 @@ from backendai.agent.counts import bundles
 from backendai.agent.portal.client import PortalClient, PortalRefused, PortalUnreachable
 from backendai.base.core.errors import PlatformError
 from backendai.base.wire.bundles import LARGEST_BUNDLED_LOG, MOST_IN_BUNDLE, BundledLog, BundleDown, BundleUp
-from backendai.base.wire.messages import KernelReport, KernelSpec, SyncDown, SyncUp
+from backendai.base.wire.messages import KernelReport, KernelSpec
 
 Q = TypeVar("Q")
 A = TypeVar("A")
@@ -94,20 +94,12 @@ Answer = KernelSpec | bool | None | _Sign
 
 
 class BundlingClient(PortalClient):
-    """Combines calls that arrive while another is in progress, once the portal announces support for bundles. After a
-    failed bundle each of its questions is sent alone, so that a fault of one kernel does not affect others."""
+    """Combines calls that arrive while another is in progress. After a failed bundle each of its
+    questions is sent alone, so that a fault of one kernel does not affect others."""
 
     def __init__(self, url: str, token: str = "", *, name: str = "") -> None:
         super().__init__(url, token, name=name)
-        self._takes_bundles = False
         self._bundles: Bundles[Question, Answer] = Bundles(self._ask_together, most=MOST_IN_BUNDLE)
-
-    def sync(self, up: SyncUp) -> SyncDown:
-        """Send the agent's state to the portal; returns the desired state. Also stores whether the portal accepts
-        bundles."""
-        down = super().sync(up)
-        self._takes_bundles = down.takes_bundles
-        return down
 
     def fetch_spec(self, kernel_id: UUID) -> KernelSpec | None:
         """Return the kernel's spec, or None if the portal does not want the kernel on this agent."""
@@ -127,7 +119,7 @@ class BundlingClient(PortalClient):
         self._ask(BundledLog(kernel_id=kernel_id, generation=generation, content=content, truncated=truncated))
 
     def _ask(self, question: Question) -> Answer:
-        answer = self._bundles.ask(question) if self._takes_bundles else _Sign.ALONE
+        answer = self._bundles.ask(question)
         if answer is _Sign.ALONE:
             return self._ask_alone(question)
         if answer is _Sign.FOREIGN:

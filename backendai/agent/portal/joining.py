@@ -58,7 +58,7 @@ def _join(settings: NodeSettings, portal_url: str, gateway_url: str) -> Credenti
         while True:
             try:
                 down = client.join(JoinUp(token=settings.join_token, name=settings.name, gateway_url=gateway_url))
-                return Credentials(portal_url, down.name, down.token, down.broker_url, down.deployment, down.public_key)
+                return Credentials(portal_url, down.name, down.token, down.deployment, down.public_key)
             except PortalUnreachable as error:
                 logger.warning("waiting for the portal: %s %s Trying again in %.0f s.", error.message, _ADVICE, rest)
             except PortalRefused as error:

@@ -6,7 +6,7 @@ import fcntl
 import json
 import os
 import tempfile
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -18,21 +18,22 @@ _ADDRESS = "gateway.json"
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """A joined agent's identity. ``broker_url``: from portals without broker accounts (see ``broker``)."""
+    """A joined agent's identity."""
 
     portal_url: str
     name: str
     token: str
-    broker_url: str
     deployment: str
     public_key: str
 
 
 def load_credentials(data: Path) -> Credentials | None:
-    """Return the credentials of the last join; None if there was none or the file is unreadable."""
+    """Return the credentials of the last join; None if there was none or the file is unreadable. Other keys in the
+    file are ignored."""
     try:
-        return Credentials(**json.loads((data / _CREDENTIALS).read_text()))
-    except (FileNotFoundError, ValueError, TypeError):
+        kept = json.loads((data / _CREDENTIALS).read_text())
+        return Credentials(*(kept[field.name] for field in fields(Credentials)))
+    except (FileNotFoundError, ValueError, TypeError, KeyError):
         return None
 
 

@@ -167,7 +167,6 @@ class KernelReport(TextReport):
     progress: Share = None
     fetched_bytes: ImageBytes = None
     image_bytes: ImageBytes = None
-    address: Name = ""  # ignored; older versions of agents send this field
     timings: dict[Name, float] = Field(default_factory=dict, max_length=64)
 
 
@@ -300,12 +299,10 @@ class JoinUp(Message):
 
 
 class JoinDown(Order):
-    """The new agent's own token, which is sent only once. ``broker_url`` is always empty: each agent requests its own
-    account."""
+    """The new agent's own token, which is sent only once."""
 
     agent_id: UUID
     name: str
     token: str
-    broker_url: str = ""
     deployment: str
     public_key: str

@@ -77,12 +77,7 @@ def upgraded(document: Mapping[str, Any]) -> dict[str, Any]:
             field="version",
             code="unknown-version",
         )
-    found = dict(document) | {"version": VERSION}
-    if version == 0:  # recent launches from before documents had versions
-        for old, new in _NAMES.items():
-            if old in found:
-                found[new] = found.pop(old)
-    return found
+    return dict(document) | {"version": VERSION}
 
 
 def spec_of(document: Mapping[str, Any]) -> SessionSpec:

@@ -174,20 +174,18 @@ def read_running(group: ResourceGroup) -> tuple[RunningView, ...]:
     for session_id, agent_id, slow, number in counts.order_by("session_id"):
         allocations[session_id].append((agent_id, Slots(amounts.get((session_id, agent_id), {})), number))
         slowness[session_id] = max(slowness[session_id], slow or 0)
-    rows = list(placed.values_list("pk", "ends_at", "is_end_moved", "started_at", "scheduled_at", "batch_timeout"))
-    starting = longest_runs([pk for pk, _, _, started_at, _, _ in rows if started_at is None])
+    rows = list(placed.values_list("pk", "ends_at", "started_at", "scheduled_at"))
+    starting = longest_runs([pk for pk, _, started_at, _ in rows if started_at is None])
     views = []
-    for pk, ends_at, is_moved, started_at, scheduled_at, batch_timeout in rows:
+    for pk, ends_at, started_at, scheduled_at in rows:
         if started_at is None:
             before = group.pull_timeout + longest_start(group, slowness[pk])
             ends_at = _later(scheduled_at, starting.get(pk), before)
-        elif ends_at is None and not is_moved:  # started by an older version
-            ends_at = _later(started_at, batch_timeout)
         views.append(RunningView(pk, tuple(allocations[pk]), ends_at))
     return tuple(views)
 
 
-def _later(started_at: datetime | None, longest: timedelta | None, before: timedelta = timedelta(0)) -> datetime | None:
+def _later(started_at: datetime | None, longest: timedelta | None, before: timedelta) -> datetime | None:
     return started_at + before + longest if started_at and longest else None
 
 

@@ -144,7 +144,7 @@ def read_size(base: int) -> Size | None:
         if not content:
             return None
         told = int(content["bytes"]), int(content["files"]), float(content["at"])
-        return Size(*told, entries=int(content.get("entries", 0)))  # sizes of earlier versions have none
+        return Size(*told, entries=int(content["entries"]))
     except (KeyError, TypeError, ValueError):
         return None
 

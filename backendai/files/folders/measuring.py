@@ -25,7 +25,7 @@ def measure(root: int, folder_id: UUID, at: float, progress: Progress) -> Size:
     with opened_base(root, folder_id) as base:
         meta = read_meta(base)
         if meta.project:
-            with suppress(OSError):  # quotas were turned off; earlier versions did not limit entries
+            with suppress(OSError):  # quotas were turned off
                 while True:  # an order may have changed the limit between the two, and its limit counts
                     project_quota.set_limit(base, meta.project, meta.limit, meta.most_entries)
                     if (newer := read_meta(base)) == meta:

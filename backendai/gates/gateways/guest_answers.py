@@ -25,7 +25,7 @@ _NOT_THERE = frozenset({"no-such-run", "no-such-context", "no-such-file"})
 _IN_THE_WAY = frozenset(
     {
         "queue-full", "too-many-contexts", "context-exists", "run-in-progress", "no-question", "not-now", "no-files",
-        "is-a-folder", "kernel-gone", "started-before-update", "execution-impossible", "guest-does-not-start",
+        "is-a-folder", "kernel-gone", "execution-impossible", "guest-does-not-start",
         "exists", "mounted", "read-only", "inside-itself",
     }
 )  # fmt: skip

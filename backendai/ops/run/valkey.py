@@ -44,8 +44,7 @@ def sweep(base: Path) -> None:
             descriptor = _open(path)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                # Earlier versions took no lock: their folder is in use while a server listens.
-                if _is_private(os.fstat(descriptor)) and not any(_listens(one) for one in path.iterdir()):
+                if _is_private(os.fstat(descriptor)):
                     _delete(path)
             finally:
                 os.close(descriptor)
@@ -77,18 +76,6 @@ def _open(path: Path) -> int:
 
 def _is_private(seen: os.stat_result) -> bool:
     return stat.S_ISDIR(seen.st_mode) and seen.st_uid == os.getuid() and not seen.st_mode & 0o077
-
-
-def _listens(path: Path) -> bool:
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(_CONNECT_TIMEOUT)
-        try:
-            connection.connect(str(path))
-        except (FileNotFoundError, ConnectionRefusedError):
-            return False
-        except OSError:  # a server that is busy
-            return True
-    return True
 
 
 def _delete(path: Path) -> None:

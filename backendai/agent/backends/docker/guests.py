@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from uuid import UUID
 
-from backendai.agent.backends.base import BackendError
 from backendai.agent.backends.docker.disk.scratch import Scratch
 from backendai.agent.backends.docker.engine import Engine
-from backendai.agent.backends.guest_host import INSIDE, PROGRAM, GuestPlace
+from backendai.agent.backends.guest_host import PROGRAM, GuestPlace
 from backendai.agent.backends.shared.kit import guest_command
 
 
@@ -19,13 +18,9 @@ class DockerGuests(GuestPlace):
         self._engine, self._scratch = engine, scratch
 
     def folder(self, kernel_id: UUID) -> Path:
-        """Return the folder that the container mounts. Raises BackendError for a container of an older version without
-        it."""
+        """Return the folder that the container mounts. Raises KernelGone if it does not run."""
         with self._engine.asking():
-            found = self._engine.running(kernel_id)
-        if not any(mount.get("Destination") == INSIDE for mount in found["Mounts"]):
-            text = "The session was started before the agent was updated: start a new session to run code in it."
-            raise BackendError(text, code="started-before-update")
+            self._engine.running(kernel_id)
         return self._scratch.guest(kernel_id)
 
     def was_launched(self, kernel_id: UUID) -> bool:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from uuid import UUID
 
-from backendai.agent.backends.base import BackendError
 from backendai.agent.backends.guest_host import INSIDE, PROGRAM, GuestPlace
 from backendai.agent.backends.native.folder import KernelFolder
 from backendai.agent.backends.native.sandbox import GUEST
@@ -29,14 +28,6 @@ class SupervisedGuests(GuestPlace):
 
 class NativeGuests(SupervisedGuests):
     """The guests of native kernels."""
-
-    def folder(self, kernel_id: UUID) -> Path:
-        """Return the guest's folder. Raises BackendError for a kernel of an older version without it."""
-        folder = super().folder(kernel_id)
-        if not folder.is_dir():
-            text = "The session was started before the agent was updated: start a new session to run code in it."
-            raise BackendError(text, code="started-before-update")
-        return folder
 
     def launch(self, kernel_id: UUID) -> None:
         """Start the guest by the kernel's first process. Interpreters do not use the loopback, which is the

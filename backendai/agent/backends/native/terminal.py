@@ -105,13 +105,13 @@ def request_find(folder: Path, name: str, does: str, text: str) -> None:
 
 
 def request_program(folder: Path, argv: Sequence[str], environ: Mapping[str, str] | None = None) -> int:
-    """Start a program by the kernel's first process; returns its pid, 0 from older versions. Raises BackendError."""
+    """Start a program by the kernel's first process; returns its pid. Raises BackendError."""
     answer = _answer_to(folder, {"program": list(argv), "environ": dict(environ or {})})
     if not answer.get("started"):
         raise BackendError(
             "The kernel does not start the program: {error}", error=answer.get("error", "it says nothing")
         )
-    return pid if isinstance(pid := answer.get("pid", 0), int) else 0
+    return int(answer["pid"])
 
 
 def ask_exit_code(folder: Path, pid: int) -> int | None:

@@ -93,7 +93,7 @@ class QemuRunner(KernelRunner):
         self.console = b""
         self.cuts: asyncio.Queue[int] = asyncio.Queue()
         self.over = asyncio.Event()
-        session = self.launch.get("session")  # absent in earlier versions
+        session = self.launch["session"]
         self.switch = Switch(Path(session["folder"]), session["rank"], session["size"]) if session else None
         self.shares = FolderServers(folder, self.launch["virtiofsd"], self.launch["environ_outside"], self.join_cgroups)
 

@@ -98,7 +98,6 @@ def _assemble(settings: NodeSettings) -> tuple[AgentRuntime, BrokerAccess, str]:
         portal,
         token=credentials.token,
         told=settings.broker_url,
-        former=credentials.broker_url,
     )
     return runtime, broker, credentials.name
 

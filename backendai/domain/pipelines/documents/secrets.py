@@ -49,8 +49,7 @@ def opened_files(request: Mapping[str, Any], secrets: Secrets) -> dict[str, Any]
     files = []
     for file in request.get("files", ()):
         one = secrets.get(f"{_FILES}{file['path']}")
-        content = file.get("content") or ""  # rows of earlier releases have the content in the request
-        files.append({**file, "content": _opened(file["path"], one) if one else content})
+        files.append({**file, "content": _opened(file["path"], one) if one else ""})
     return {"files": files} if files else {}
 
 

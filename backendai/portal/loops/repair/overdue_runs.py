@@ -8,7 +8,6 @@ from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import F, Q
 
 from backendai.base.core.durations import describe_duration
 from backendai.base.core.messages import Message
@@ -24,11 +23,9 @@ _COLUMNS = ("pk", "session_type", "started_at", "ends_at", "is_end_moved", "batc
 
 
 def end_runs(now: datetime) -> int:
-    """End sessions that have reached ``ends_at``, at most ``_MOST_AT_ONCE`` per call; returns how many. Sessions
-    started by older versions have no ``ends_at``; only the batch limit ends them. An end that is moved meanwhile
-    holds."""
-    untold = Q(ends_at=None, is_end_moved=False, started_at__lte=now - F("batch_timeout"))
-    over = ComputeSession.objects.running().filter(Q(ends_at__lte=now) | untold, started_at__isnull=False)
+    """End sessions that have reached ``ends_at``, at most ``_MOST_AT_ONCE`` per call; returns how many. An end that is
+    moved meanwhile holds."""
+    over = ComputeSession.objects.running().filter(ends_at__lte=now, started_at__isnull=False)
     ids = list(over.order_by("ends_at", "pk").values_list("pk", flat=True)[:_MOST_AT_ONCE])
     if not ids:
         return 0
@@ -47,8 +44,7 @@ def end_runs(now: datetime) -> int:
 
 
 def _why(row: Mapping[str, Any]) -> StatusCause:
-    batch_timeout, started_at = row["batch_timeout"], row["started_at"]
-    ends_at = row["ends_at"] or started_at + batch_timeout
+    batch_timeout, started_at, ends_at = row["batch_timeout"], row["started_at"], row["ends_at"]
     allowed = describe_duration(ends_at - started_at)
     data = {"allowed_seconds": round((ends_at - started_at).total_seconds()), "ends_at": ends_at.isoformat()}
     code = "session-lifetime"
