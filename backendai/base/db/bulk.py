@@ -146,16 +146,21 @@ def insert_rows(table: str, columns: Mapping[str, Values | str | int | datetime]
             cursor.executemany(statement, list(zip(*lists, strict=True)))
 
 
-def insert_new(table: str, columns: Mapping[str, tuple[str, Values]]) -> None:
-    """Insert rows, but skip rows that violate a unique constraint. ``columns``: by column, its PostgreSQL type and
-    values."""
-    target = connection.ops.quote_name(table)
-    names = ", ".join(map(connection.ops.quote_name, columns))
+def insert_from(
+    table: str, columns: Mapping[str, tuple[str, Values]], on_conflict: str, *, join: str = ""
+) -> list[tuple[Any, ...]]:
+    """Insert rows; return those of a RETURNING. ``columns``: by column, its PostgreSQL type and values.
+
+    ``on_conflict``: the clause for rows that exist. ``join``: joins the rows, which are the table ``v``, with another.
+    """
+    target, names = connection.ops.quote_name(table), list(map(connection.ops.quote_name, columns))
     given, parameters = _given(columns)
+    picked = ", ".join(f"v.{name}" for name in names)
     # Without WHERE, SQLite would read the clause after SELECT as a join condition.
-    statement = f"INSERT INTO {target} ({names}) SELECT {names} FROM {given} WHERE true ON CONFLICT DO NOTHING"  # noqa: S608
+    source = f"SELECT {picked} FROM {given} {join} WHERE true"  # noqa: S608
     with connection.cursor() as cursor:
-        cursor.execute(statement, parameters)
+        cursor.execute(f"INSERT INTO {target} ({', '.join(names)}) {source} ON CONFLICT {on_conflict}", parameters)
+        return list(cursor.fetchall()) if cursor.description else []
 
 
 def write_latest(table: str, parents: str, key: str, column: str, moments: Mapping[UUID, datetime]) -> None:
@@ -164,16 +169,14 @@ def write_latest(table: str, parents: str, key: str, column: str, moments: Mappi
     if not moments:
         return
     quote = connection.ops.quote_name
-    target, name, moment = quote(table), quote(key), quote(column)
-    given, parameters = _given({key: ("uuid", list(moments)), column: ("timestamptz", list(moments.values()))})
+    name, moment = quote(key), quote(column)
     latest = "GREATEST" if connection.vendor == "postgresql" else "max"
-    statement = (
-        f"INSERT INTO {target} ({name}, {moment}) SELECT v.{name}, v.{moment} FROM {given} "  # noqa: S608
-        f"JOIN {quote(parents)} AS p ON p.id = v.{name} WHERE true "
-        f"ON CONFLICT ({name}) DO UPDATE SET {moment} = {latest}({target}.{moment}, excluded.{moment})"
+    insert_from(
+        table,
+        {key: ("uuid", list(moments)), column: ("timestamptz", list(moments.values()))},
+        f"({name}) DO UPDATE SET {moment} = {latest}({quote(table)}.{moment}, excluded.{moment})",
+        join=f"JOIN {quote(parents)} AS p ON p.id = v.{name}",
     )
-    with connection.cursor() as cursor:
-        cursor.execute(statement, parameters)
 
 
 def _given(columns: Mapping[str, tuple[str, Values]]) -> tuple[str, list[Any]]:

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db import connection
+from backendai.base.db.bulk import insert_from
 
 _BUCKET = {
     "resource_group_id": "bigint", "user_id": "uuid", "project_id": "uuid", "domain_id": "bigint",
@@ -24,7 +24,7 @@ _SAMPLE = {
 def add_to_buckets(amounts: Mapping[tuple[int, str, str, int, str, str], float]) -> None:
     """Add each amount to the daily sum of its (group, user, project, domain, day, slot)."""
     rows = [  # sorted: two that write the same rows at once wait for each other instead of forming a circle
-        [group, _id(user), _id(project), domain, day, slot, amount]
+        [group, UUID(user), UUID(project), domain, day, slot, amount]
         for (group, user, project, domain, day, slot), amount in sorted(amounts.items())
     ]
     _insert(
@@ -42,7 +42,7 @@ def add_used(amounts: Mapping[tuple[int, str, str, int, str, str], tuple[float, 
     Also adds the amounts allocated while the usage was measured.
     """
     rows = [
-        [group, _id(user), _id(project), domain, day, slot, 0.0, used, measured]
+        [group, UUID(user), UUID(project), domain, day, slot, 0.0, used, measured]
         for (group, user, project, domain, day, slot), (used, measured) in sorted(amounts.items())
     ]
     _insert(
@@ -60,7 +60,10 @@ def add_samples(samples: Iterable[tuple[UUID, datetime, Sequence[Any]]]) -> set[
 
     Returns the kernels of the saved ones.
     """
-    rows = [[_id(str(pk)), _moment(at), *rest] for pk, at, rest in samples]
+    rows = [
+        [pk, at, *(json.dumps(one) if isinstance(one, dict | list) else one for one in rest)]
+        for pk, at, rest in samples
+    ]
     written = _insert(
         "usage_usagesample", _SAMPLE, rows, "(kernel_id, at) DO NOTHING RETURNING usage_usagesample.kernel_id"
     )
@@ -69,7 +72,7 @@ def add_samples(samples: Iterable[tuple[UUID, datetime, Sequence[Any]]]) -> set[
 
 def write_marks(marks: Iterable[tuple[UUID, int, datetime, bool]]) -> None:
     """Save the time up to which each kernel's placement is counted: (kernel, generation, until, closed)."""
-    rows = [[_id(str(pk)), generation, _moment(until), closed] for pk, generation, until, closed in marks]
+    rows = [[pk, generation, until, closed] for pk, generation, until, closed in marks]
     _insert(
         "usage_observedkernel",
         {"kernel_id": "uuid", "generation": "int", "until": "timestamptz", "is_closed": "boolean"},
@@ -79,30 +82,10 @@ def write_marks(marks: Iterable[tuple[UUID, int, datetime, bool]]) -> None:
     )
 
 
-def _insert(table: str, columns: Mapping[str, str], rows: list[list[Any]], on_conflict: str) -> list[tuple[Any, ...]]:
-    """Insert the rows, passed as one JSON parameter; return the rows of the statement.
-
-    ``table``, ``columns`` and ``on_conflict`` must come from code, as they become SQL.
-    """
+def _insert(table: str, kinds: Mapping[str, str], rows: list[list[Any]], on_conflict: str) -> list[tuple[Any, ...]]:
     if not rows:
         return []
-    if connection.vendor == "postgresql":
-        values = ", ".join(f"(row ->> {index})::{kind}" for index, kind in enumerate(columns.values()))
-        source = f"SELECT {values} FROM jsonb_array_elements(%s::jsonb) AS row"  # noqa: S608
-    else:
-        values = ", ".join(f"value ->> {index}" for index in range(len(columns)))
-        source = f"SELECT {values} FROM json_each(%s) WHERE true"  # noqa: S608  (WHERE: else ON reads as a join's)
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"INSERT INTO {table} ({', '.join(columns)}) {source} ON CONFLICT {on_conflict}",
-            [json.dumps(rows)],
-        )
-        return list(cursor.fetchall()) if cursor.description else []
-
-
-def _id(text: str) -> str:
-    return text if connection.vendor == "postgresql" else text.replace("-", "")
-
-
-def _moment(at: datetime) -> Any:
-    return at.isoformat() if connection.vendor == "postgresql" else connection.ops.adapt_datetimefield_value(at)
+    columns = {
+        name: (kind, values) for (name, kind), values in zip(kinds.items(), zip(*rows, strict=True), strict=True)
+    }
+    return insert_from(table, columns, on_conflict)

@@ -14,7 +14,7 @@ from django.utils.dateparse import parse_datetime
 
 from backendai.base.core.messages import shortened
 from backendai.base.core.session_kinds import kinds_with
-from backendai.base.db.bulk import among, insert_new
+from backendai.base.db.bulk import among, insert_from
 from backendai.base.wire.browser import SessionEvent, publish_on_commit
 from backendai.domain.activity.notice_sources import KEPT_FOR, NoticeSource
 from backendai.domain.activity.notices import NoticeKind
@@ -180,7 +180,7 @@ def _write(moved: Sequence[Moved], kind: NoticeKind, now: datetime) -> None:
         "message": ("text", [""] * number),
         "created_at": ("timestamptz", [now] * number),
     }
-    insert_new(SessionNotice._meta.db_table, columns)
+    insert_from(SessionNotice._meta.db_table, columns, "DO NOTHING")
 
 
 def announce(due: Iterable[AnnouncedEnd], now: datetime, kind: NoticeKind = NoticeKind.ENDING) -> None:
