@@ -68,16 +68,14 @@ def test_it_counts_room_in_as_many_queries_for_many_groups(cast: Cast, django_as
         assert len(client.get("/api/v1/resource-groups/").json()["results"]) == 5
 
 
-def test_it_shows_machines_to_superadmins_only(cast: Cast) -> None:
+def test_it_shows_machines(cast: Cast) -> None:
     agent = make_agent("node-1", notes=[{"code": "old-runc", "message": "runc is old.", "fix": "Update it."}])
     make_running_session(cast.alice, agent)
-    dana, alice = Caller(cast.dana), Caller(cast.alice)
+    dana = Caller(cast.dana)
     [row] = dana.get("/api/v1/agents/").json()["results"]
     assert (row["name"], row["occupied"]["cpu"], row["notes"][0]["fix"]) == ("node-1", "1", "Update it.")
     assert "token_digest" not in row
     assert dana.get(f"/api/v1/agents/{agent.pk}/").json() == row
-    assert alice.get("/api/v1/agents/").json()["results"] == []
-    assert alice.get(f"/api/v1/agents/{agent.pk}/").status_code == 404
 
 
 def test_it_says_who_one_is(cast: Cast) -> None:

@@ -96,17 +96,6 @@ def test_a_preview_says_what_it_would_take_and_writes_nothing(alice: Client) -> 
     assert not Endpoint.objects.exists()
 
 
-def test_nobody_else_sees_or_changes_it(alice: Client, cast: Cast) -> None:
-    url = f"{URL}{make_endpoint(cast.alice).pk}/"
-    stranger = Client()
-    stranger.force_login(cast.bob)
-    assert stranger.get(URL).json()["results"] == []
-    for path in ("", "replicas/", "history/", "explain/", "metrics/", "rules/", "tokens/", "revisions/"):
-        assert stranger.get(url + path).status_code == 404
-    for path in ("start/", "stop/", "retry/", "roll-back/", "tokens/", "revisions/"):
-        assert post(stranger, url + path).status_code == 404
-
-
 def test_a_token_is_told_once_and_can_be_revoked(alice: Client, cast: Cast) -> None:
     url = f"{URL}{make_endpoint(cast.alice).pk}/tokens/"
     made = post(alice, url, {"name": "laptop", "per_minute": 60})

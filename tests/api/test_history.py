@@ -132,11 +132,6 @@ def test_a_row_and_its_session_have_the_values_of_their_messages(cast: Cast) -> 
     assert Caller(cast.alice).get(f"{SESSIONS}{session.pk}/").json()["status_values"] == values
 
 
-def test_the_history_of_others_is_not_there(cast: Cast, failed: ComputeSession) -> None:
-    assert Caller(cast.bob).get(f"{SESSIONS}{failed.pk}/history/").status_code == 404
-    assert len(history(cast.dana, failed)) == 6
-
-
 def test_it_asks_the_database_as_often_for_many_rows_as_for_few(
     cast: Cast, failed: ComputeSession, django_assert_max_num_queries: Any
 ) -> None:

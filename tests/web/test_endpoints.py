@@ -123,14 +123,6 @@ def test_an_administrator_sees_that_its_owner_is_deactivated(cast: Cast) -> None
     assert "alice@example.com is deactivated" in markup(dana.get(url))
 
 
-def test_others_see_nothing_of_it(cast: Cast) -> None:
-    endpoint, stranger = make_endpoint(cast.alice), Client()
-    stranger.force_login(cast.bob)
-    assert "chat" not in markup(stranger.get("/endpoints/"))
-    assert stranger.get(f"/endpoints/{endpoint.pk}/").status_code == 404
-    assert stranger.post(f"/endpoints/{endpoint.pk}/state/", {"order": "delete"}).status_code == 404
-
-
 def test_a_list_takes_the_same_number_of_queries_for_one_and_for_many(alice: Client, cast: Cast) -> None:
     make_endpoint(cast.alice, "first")
     alice.get("/endpoints/")

@@ -185,11 +185,6 @@ def test_it_turns_pages(cast: Cast, browse: Browse, session: ComputeSession) -> 
     assert (len(phases(second)), 'id="history-back"' in second) == (4, True)
 
 
-def test_it_does_not_exist_for_others(cast: Cast, browse: Browse, session: ComputeSession) -> None:
-    for stranger in (cast.bob, cast.charlie):
-        assert browse(stranger).get(reverse("web:history", args=[session.pk])).status_code == 404
-
-
 def test_it_asks_the_database_as_often_for_many_rows_as_for_few(
     cast: Cast, browse: Browse, session: ComputeSession, django_assert_num_queries: Callable[..., object]
 ) -> None:

@@ -250,13 +250,6 @@ def test_it_is_a_page_of_its_own_without_scripts(cast: Cast, browse: Browse, bus
     assert "is no longer pending" in markup(browse(cast.alice).get(reverse("web:outlook", args=[busy.pk])))
 
 
-def test_nobody_else_gets_the_outlook(cast: Cast, browse: Browse, busy: ComputeSession) -> None:
-    for stranger in (cast.bob, cast.charlie):
-        for headers in ({}, HTMX):
-            address = reverse("web:outlook", args=[busy.pk])
-            assert browse(stranger).get(address, **headers).status_code == 404
-
-
 def test_rules_that_cannot_be_followed_are_said_instead_of_foreseen(
     cast: Cast, browse: Browse, busy: ComputeSession
 ) -> None:

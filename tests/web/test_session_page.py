@@ -53,13 +53,6 @@ def test_each_of_its_pages_is_marked_in_the_menu(cast: Cast, browse: Browse, nam
     assert f'<a href="{reverse("web:sessions")}" aria-current="page">' in page
 
 
-@pytest.mark.parametrize("name", ["session", "session_panel", "session_row", "terminate"])
-def test_it_does_not_exist_for_others(cast: Cast, browse: Browse, name: str) -> None:
-    session = make_session(cast.alice)
-    for stranger in (cast.bob, cast.charlie):
-        assert browse(stranger).get(reverse(f"web:{name}", args=[session.pk])).status_code == 404
-
-
 def test_it_asks_the_database_as_often_for_a_cluster_as_for_one_kernel(
     cast: Cast, browse: Browse, django_assert_num_queries: Callable[..., object]
 ) -> None:

@@ -87,16 +87,6 @@ def test_an_environment_of_native_sessions_needs_no_image(cast: Cast, image: Ima
     assert "could not be built" in part(client, image)
 
 
-def test_superadmins_alone_ask_for_a_build(cast: Cast, image: Image, browse: Browse) -> None:
-    job = fail(image, may_run_natively=True)
-    for user in (cast.alice, cast.charlie):
-        answer = browse(user).post(reverse("manage:image-build", args=[image.pk]), {"go": "native"})
-        assert answer.status_code == 404
-        assert Caller(user).post(f"/api/v1/jobs/{job.pk}/retry/").status_code == 404
-    assert not BackgroundJob.objects.running().exists()
-    assert not runs_natively()
-
-
 def test_a_script_retries_a_failed_build(cast: Cast, image: Image) -> None:
     job = fail(image)
     dana = Caller(cast.dana)
