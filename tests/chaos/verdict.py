@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
+import psutil
 import requests
 
 from tests.chaos.callers import Callers
@@ -91,7 +92,7 @@ class Verdict:
         until(clean, 30.0, "the audit is clean", last=lambda: answers[-1])
 
     def all_ends(self) -> None:
-        """After everybody has ended everything no process and no slot is taken."""
+        """After everybody has ended everything no process, no zombie and no slot is left."""
         started_at = time.monotonic()
         until(lambda: all([user.end_all() for user in self._users]), CONVERGED_WITHIN, "every end is answered")
         until(self._callers.delete, CONVERGED_WITHIN, "the end of the endpoint is answered")
@@ -102,6 +103,8 @@ class Verdict:
         assert self._client.group()["occupied"] == {"cpu": "0", "mem": "0"}
         assert self._rig.count_rows("compute_allocation") == 0
         until(lambda: not self._rig.platform.scratch_folders(), 60.0, "no folder of a kernel is left")
+        family = psutil.Process(self._rig.platform.pid).children(recursive=True)
+        assert not [child for child in family if child.status() == psutil.STATUS_ZOMBIE], family
 
     def table(self, seed: int, seconds: float) -> str:
         """Return the summary."""
