@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
@@ -33,6 +34,7 @@ from tests.cast import Cast
 from tests.catalog.fake_registry import ACCOUNT, FakeRegistry, serving
 from tests.compute.test_own_images import Saved, launch
 from tests.factories import make_agent, make_image
+from tests.patience import until
 
 pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
 OTHER = "sha256:" + "e" * 64
@@ -272,8 +274,7 @@ def test_what_was_deleted_before_and_whose_job_was_lost_is_found_again(
 def test_a_hint_does_it_beside_the_passes(cast: Cast, fake: FakeRegistry, lab: Registry) -> None:
     delete_own_image(cast.alice, pushed(cast, fake), now=timezone.now())
     tags.begin()
-    tags._one_at_a_time.acquire()
-    tags._one_at_a_time.release()
+    until(lambda: "tags" not in {thread.name for thread in threading.enumerate()})
     assert len(fake.deleted) == 1 and waiting_removals() == []
 
 

@@ -16,7 +16,6 @@ from contextlib import suppress
 from datetime import datetime
 
 import urllib3
-from django.db import connection
 from django.utils import timezone
 
 from backendai.base.core.errors import UserError
@@ -39,6 +38,7 @@ from backendai.domain.storage.services.folder_copies import (
 )
 from backendai.domain.storage.status import FolderStatus
 from backendai.gates.gateways.tickets import address_of
+from backendai.portal.loops.background import Background
 from backendai.portal.loops.outages import log_failure
 
 _PATIENCE = urllib3.Timeout(connect=5.0, read=120.0)
@@ -82,7 +82,7 @@ logger = logging.getLogger(__name__)
 _MOST_AT_ONCE = 2
 _REPORT_EVERY = 2.0
 _MOST_NAMED = 5
-_workers = threading.BoundedSemaphore(_MOST_AT_ONCE)
+_workers = Background("fill", "the copies into folders failed", logger, most=_MOST_AT_ONCE)
 
 
 class _Unwanted(Exception):
@@ -94,8 +94,7 @@ def begin() -> None:
 
     Further copies are started by these threads, a hint or the next pass.
     """
-    if _workers.acquire(blocking=False):
-        threading.Thread(target=_run, name="fill", daemon=True).start()
+    _workers.begin(fill_all)
 
 
 def fill_all(clock: Callable[[], datetime] = timezone.now) -> int:
@@ -106,16 +105,6 @@ def fill_all(clock: Callable[[], datetime] = timezone.now) -> int:
         _fill(fill, clock)
         tried += 1
     return tried
-
-
-def _run() -> None:
-    try:
-        fill_all()
-    except Exception as error:
-        log_failure(logger, error, "the copies into folders failed")
-    finally:
-        connection.close()
-        _workers.release()
 
 
 def _fill(fill: FolderFill, clock: Callable[[], datetime]) -> None:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from django.db import connection
-
 from backendai.domain.storage.services.folder_copies import due_fills
 from backendai.domain.storage.services.upkeep import deliver_due, empty_trash, list_unknown, look_at_hosts, measure_due
 from backendai.portal.loops import folder_copies as filling
+from backendai.portal.loops.background import Background
 from backendai.portal.loops.loops import single
 from backendai.portal.loops.outages import log_failure
 
@@ -21,13 +19,12 @@ logger = logging.getLogger(__name__)
 FOLDERS_LEASE = "folders"
 _LEASE = timedelta(seconds=120)
 _LONGEST_SECONDS = 60.0  # then the next pass continues
-_one_at_a_time = threading.Lock()
+_background = Background("folders", "the pass over folders failed", logger)
 
 
 def begin(now: datetime) -> None:
     """Start the pass in the background, unless this process is running one."""
-    if _one_at_a_time.acquire(blocking=False):
-        threading.Thread(target=_run, args=(now,), name="folders", daemon=True).start()
+    _background.begin(run_folders, now)
 
 
 def run_folders(now: datetime, *, clock: Callable[[], float] = time.monotonic) -> int:
@@ -57,13 +54,3 @@ def _apply(rule: Callable[[], int]) -> int:
     except Exception as error:
         log_failure(logger, error, "a rule of the pass over folders failed")
         return 0
-
-
-def _run(now: datetime) -> None:
-    try:
-        run_folders(now)
-    except Exception as error:
-        log_failure(logger, error, "the pass over folders failed")
-    finally:
-        connection.close()
-        _one_at_a_time.release()

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import logging
-import threading
 from datetime import datetime
 from uuid import UUID
 
-from django.db import connection
 from django.utils import timezone
 
 from backendai.base.wire.broker.hints import hint
 from backendai.base.wire.broker.queues import CONTROL_QUEUE
 from backendai.domain.catalog.scanning import scan, waiting_scans
-from backendai.portal.loops.outages import log_failure
+from backendai.portal.loops.background import Background
 
 logger = logging.getLogger(__name__)
 
-_one_at_a_time = threading.Lock()
+_background = Background("scan", "the scan {} failed", logger)
 
 
 def begin(job_id: UUID) -> None:
     """Run a registry scan in a background thread. While this process runs another scan, this does nothing; the repair
     pass requests the scan again."""
-    if _one_at_a_time.acquire(blocking=False):
-        threading.Thread(target=_run, args=(job_id,), name="scan", daemon=True).start()
+    _background.begin(_scan, job_id)
 
 
 def request_scans(now: datetime) -> int:
@@ -34,11 +31,5 @@ def request_scans(now: datetime) -> int:
     return 0
 
 
-def _run(job_id: UUID) -> None:
-    try:
-        scan(job_id, timezone.now)
-    except Exception as error:
-        log_failure(logger, error, "the scan %s failed", job_id)
-    finally:
-        connection.close()
-        _one_at_a_time.release()
+def _scan(job_id: UUID) -> None:
+    scan(job_id, timezone.now)
