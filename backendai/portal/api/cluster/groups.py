@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers, status
-from rest_framework.exceptions import ErrorDetail, ValidationError
 from rest_framework.generics import GenericAPIView, ListAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -21,7 +20,7 @@ from backendai.domain.cluster.models import ResourceGroup
 from backendai.domain.planning.amounts.free import GroupRoom, room_in
 from backendai.portal.api.frame.authentication import superadmin_of
 from backendai.portal.api.frame.paging import ByName
-from backendai.portal.api.frame.parsing import values_of
+from backendai.portal.api.frame.parsing import refuse_unknown, values_of
 from backendai.portal.api.frame.versions import VersionedView
 from backendai.portal.api.frame.views import ResourceView
 from backendai.portal.api.other_bodies import ResourceGroupBody
@@ -52,10 +51,7 @@ class GroupSettingsBody(serializers.ModelSerializer[ResourceGroup]):
     def to_internal_value(self, data: Any) -> Any:
         """Return the validated values. Raises ValidationError that names unknown fields."""
         if isinstance(data, Mapping):
-            known = sorted(self.fields)
-            text = f"Unknown field. Known fields: {', '.join(known)}."
-            if unknown := {name: [ErrorDetail(text, "unknown-field")] for name in data if name not in known}:
-                raise ValidationError(unknown)
+            refuse_unknown(data, self.fields)
         return super().to_internal_value(data)
 
 
