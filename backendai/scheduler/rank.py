@@ -24,11 +24,6 @@ def accelerators_in(free: Mapping[str, int]) -> frozenset[str]:
     return frozenset([name for name, amount in free.items() if amount > 0 and name not in ORDINARY])
 
 
-def wasted(free: Mapping[str, int], requested: Collection[str]) -> int:
-    """Return how many kinds of free accelerators the request would leave unused."""
-    return sum(1 for name in accelerators_in(free) if name not in requested)
-
-
 def whole_slot_order(slot_order: Iterable[str], offered: Collection[str]) -> tuple[str, ...]:
     """Return all offered slots, the most precious first. Slots that are missing from the configured order follow in
     alphabetical order, but before ``cpu`` and ``mem`` at its end: an unlisted accelerator is more precious than

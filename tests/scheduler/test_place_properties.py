@@ -14,7 +14,7 @@ from backendai.scheduler.capacity.filters import FILTERS, first_obstacle
 from backendai.scheduler.demand import Request, demand_of
 from backendai.scheduler.explaining.shortfall import Refusal
 from backendai.scheduler.place import place
-from backendai.scheduler.rank import wasted, whole_slot_order
+from backendai.scheduler.rank import accelerators_in, whole_slot_order
 from backendai.scheduler.snapshot import DeviceView, Rules
 from tests.effort import examples
 from tests.scheduler.worlds import a_session, an_agent
@@ -114,7 +114,8 @@ class PlainSearch:
             left = [-amount for amount in left]
         if self.rules.selection == "round-robin":
             left = [state.name < self.turn]
-        return state.id in session.avoid_agents, wasted(state.free, request.names), liking, left, state.name
+        wasted = len(accelerators_in(state.free) - set(request.names))
+        return state.id in session.avoid_agents, wasted, liking, left, state.name
 
     def book(self, state, request, session):
         state.take_devices(state.shares_for(request))

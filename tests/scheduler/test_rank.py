@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from backendai.scheduler.rank import SELECTIONS, selection_named, wasted, whole_slot_order
+from backendai.scheduler.rank import SELECTIONS, accelerators_in, selection_named, whole_slot_order
 from tests.scheduler.worlds import a_session, agents_of, an_agent, plan_of
 
 
@@ -64,10 +64,9 @@ def test_it_ranks_an_agent_that_shrank_below_what_runs_on_it():
     assert chosen(agents, "dispersed", mem="1g") == "a"
 
 
-def test_it_counts_only_accelerators_that_are_free_and_not_asked_for_as_waste():
+def test_it_knows_the_accelerators_that_are_free():
     free = {"cpu": 1, "mem": 1, "cuda.device": 2, "tpu": 0, "rocm.device": 3}
-    assert wasted(free, {"cuda.device"}) == 1
-    assert wasted(free, set()) == 2
+    assert accelerators_in(free) == {"cuda.device", "rocm.device"}
 
 
 def test_it_names_the_selections_that_there_are_when_asked_for_another():

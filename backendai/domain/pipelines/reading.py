@@ -34,7 +34,6 @@ from backendai.scheduler.runs.snapshot import (
 from backendai.scheduler.runs.snapshot import Edge as EdgeView
 
 FAILED_TO_START = "failed-to-start"
-CLASSES = ("agent-lost", FAILED_TO_START, "out-of-memory", "task-failed", "task-timeout")
 _KILLED = 137
 _UNMET = [State.FAILED, State.SKIPPED, State.CANCELLED]
 _NOT_SUCCEEDED = [State.WAITING, State.RELEASED, *_UNMET]

@@ -41,9 +41,6 @@ class Usage(models.TextChoices):
     HOME = "home", Message("homes of stopped sessions")
 
 
-OFFERED_USAGES = [(str(one), one.label) for one in (Usage.GENERAL, Usage.MODEL)]  # the platform makes the others
-
-
 class Rights(models.TextChoices):
     """What a person may do with the files of a folder. Managing is not granted: owners and administrators manage."""
 
