@@ -24,20 +24,9 @@ def save_log(agent: Agent, kernel_id: UUID, generation: int, content: bytes, *, 
     ``LARGEST`` bytes, NotFound unless this generation of the kernel is on this agent."""
     if len(content) > LARGEST:
         raise UserError("A log may have at most {largest} bytes.", largest=LARGEST, code="too-long")
-    kernel = Kernel.objects.filter(pk=kernel_id, agent=agent).first()
-    if kernel is None or kernel.generation != generation:
+    log = BundledLog.model_construct(kernel_id=kernel_id, generation=generation, content=content, truncated=truncated)
+    if save_logs(agent, [log], now=timezone.now()) == [False]:
         raise NotFound("This kernel is not on this agent.")
-    _keep_earlier({kernel_id: generation})
-    KernelLog.objects.update_or_create(
-        kernel=kernel,
-        defaults={
-            "generation": generation,
-            "content": gzip.compress(content, 5),
-            "size": len(content),
-            "is_truncated": truncated,
-            "saved_at": timezone.now(),
-        },
-    )
 
 
 def save_logs(agent: Agent, logs: Sequence[BundledLog], *, now: datetime) -> list[bool]:
