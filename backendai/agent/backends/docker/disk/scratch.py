@@ -20,7 +20,6 @@ from pathlib import Path
 from uuid import UUID
 
 from backendai.agent.backends.base import LimitExceeded
-from backendai.agent.backends.docker.disk.loop import OPTION, mount_loop
 from backendai.agent.backends.shared.authorities import write_authorities
 from backendai.agent.backends.shared.cluster_files import ClusterAccess
 from backendai.agent.backends.shared.home import fill_home
@@ -36,6 +35,9 @@ MOST_ENTRIES = 100_000
 MOST_SECONDS = 1.5
 _DEEPEST = 40  # the largest depth, which is the number of open descriptors
 _BLOCK = 512
+# Linux knows which parts of an inode table were never used. Zeroing them in the background would take
+# 7 ms of processor time for each home folder of 10 GiB.
+_OPTIONS = "loop,nosuid,nodev,noatime,noinit_itable"
 _PACKAGES = (".local", "lib")
 _LEFT_OUT = (".cache",)  # caches are not worth keeping
 
@@ -213,12 +215,9 @@ class Scratch:
         if not image.exists():  # the image still exists after a restart of the machine
             self._make_file_system(image, limit)
         folder.mkdir(exist_ok=True)
-        try:
-            mount_loop(image, folder)
-        except OSError:  # old Linux, or no free loop device: mount(8) may have another way
-            if not _run(["mount", "-o", f"loop,nosuid,nodev,noatime,{OPTION}", str(image), str(folder)]):
-                image.unlink()
-                return False
+        if not _run(["mount", "-o", _OPTIONS, str(image), str(folder)]):
+            image.unlink()
+            return False
         if (folder / "lost+found").exists():
             (folder / "lost+found").rmdir()
         return True
