@@ -39,15 +39,17 @@ def test_the_start_page_names_what_needs_attention_in_a_fixed_number_of_queries(
     cast: Cast, dana: Client, browse: Browse, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
     dana.get("/manage/")
-    with django_assert_num_queries(9):
+    with django_assert_num_queries(10):
         quiet = dana.get("/manage/").content.decode()
     assert "Nothing needs attention." in quiet and "Last changes" in quiet
     for number in range(3):
         make_agent(f"gone-{number}", status=Agent.Status.LOST)
+    Agent.objects.filter(name="gone-1").update(notes=[{"code": "device-unhealthy", "message": "ECC"}], low_disk=True)
     job, _ = start_job("image.pull", "python", now=timezone.now()), make_session(cast.alice)
     finish_job(job.pk, failed=True, message="No space is left.", now=timezone.now())
-    with django_assert_num_queries(9):
+    with django_assert_num_queries(10):
         page = dana.get("/manage/").content.decode()
+    assert "Agents with notes, such as unhealthy devices" in page and "Agents with little free disk space" in page
     for told in ("Agents that do not answer", "Background jobs that failed in the last 24 hours"):
         assert told in page
     assert '<strong class="number">3</strong>' in page and "Agents being drained" not in page

@@ -52,9 +52,13 @@ def start(request: PageRequest) -> HttpResponse:
 def _problems(user: User, agents: dict[str, int], now: datetime) -> list[Figure]:
     failed = BackgroundJob.objects.filter(status=BackgroundJob.Status.FAILED, finished_at__gt=now - _LATELY)
     unknown = sum(one.number for one in undecided_by_agent(user))
+    noted, full = Count("pk", filter=~Q(notes=[])), Count("pk", filter=Q(low_disk=True))
+    troubled = Agent.objects.registered().aggregate(noted=noted, full=full)
     return [
         Figure(_("Agents that do not answer"), agents.get(Agent.Status.LOST, 0), reverse("manage:agents")),
         Figure(_("Agents being drained"), agents.get(Agent.Status.DRAINING, 0), reverse("manage:agents")),
+        Figure(_("Agents with notes, such as unhealthy devices"), troubled["noted"], reverse("manage:agents")),
+        Figure(_("Agents with little free disk space"), troubled["full"], reverse("manage:agents") + "?low_disk=true"),
         Figure(_("Unknown kernels that wait for a decision"), unknown, reverse("manage:unknown-kernels")),
         Figure(_("Background jobs that failed in the last 24 hours"), failed.count(), reverse("manage:jobs")),
     ]
