@@ -73,8 +73,8 @@ _WORDS: dict[str, tuple[str, str]] = {
     "preempt_after": (
         Message("Giving way after"),
         Message(
-            "A session that waits for room stops interactive sessions of lower priority that have run for this time; "
-            "they are resumed by themselves. Empty: never."
+            "A session that waits for room stops sessions of lower priority that can be stopped and have run for this "
+            "time; they are resumed by themselves. Empty: never."
         ),
     ),
     "usage_half_life": (

@@ -12,6 +12,7 @@ _KINDS = {
     "folder.fill": _noop("Copying files into folder"),
     "folder.nearly-full": _noop("Nearly full: folder"),
     "group.what-if": _noop("What if: resource group"),
+    "home.store": _noop("Storing the home of session"),
     "image.commit": _noop("Saving as image"),
     "image.build": _noop("Building image"),
     "image.pull": _noop("Pulling image to agents"),

@@ -129,8 +129,8 @@ class DrainPage(AgentAction, ConfirmFormPage):
             _("No new session starts there until you cancel the drain."),
             _("Running sessions continue: %(kernels)s now.") % {"kernels": self.kernels},
             _(
-                "After the deadline sessions end with agent-drained; those that are starting, and batch sessions that "
-                "asked to run again, wait for another agent."
+                "After the deadline sessions are stopped with their files and resumed on another agent; those that are "
+                "starting, and batch sessions that asked to run again, wait for one. What cannot be stopped ends."
             ),
         ]
 

@@ -69,7 +69,7 @@ class IdleCheckers(ObjectPages):
     title = _l("Idle checkers")
     icon = "clock"
     guide = "idle-checkers"
-    lead = _l("sessions that nobody uses are warned, then ended")
+    lead = _l("owners of unused sessions are warned, then these are stopped or terminated")
     table_class = CheckerTable
     filterset_class = CheckerFilter
     empty_title = _l("No session is ended for being idle")

@@ -130,7 +130,8 @@ class TypeFields(forms.Form):
         label=_("May be stopped"),
         help_text=_(
             "When it is stopped, also for a session of higher priority, the command gets SIGTERM and time to save its "
-            "state in /home/work. Resumed, it starts again with these files; $BACKENDAI_RESUMED counts."
+            "state in /home/work. It must then end with another exit code than 0, such as 75: 0 means that its work is "
+            "done. Resumed, it starts again with these files; $BACKENDAI_RESUMED counts."
         ),
     )
     depends_on = forms.ModelMultipleChoiceField(
