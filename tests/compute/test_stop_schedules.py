@@ -106,7 +106,9 @@ def test_after_an_outage_it_acts_up_to_an_hour_late(one: Scheduled, moment: tupl
 def test_what_cannot_be_stopped_goes_on_and_its_history_says_so(one: Scheduled) -> None:
     one.owner.policy = ResourcePolicy.objects.create(name="none", max_stopped_sessions=0)
     one.owner.save()
+    one.look(at(19, 50))
     assert one.look(at(20)) == Status.RUNNING
+    assert not SessionNotice.objects.filter(kind="ending").exists(), "it does not end soon"
     assert rows(one.session)[-1][1:3] == ("FAILURE", "schedule-missed")
     assert one.look(at(20, 5)) == Status.RUNNING
     assert [row[2] for row in rows(one.session)].count("schedule-missed") == 1
@@ -129,4 +131,8 @@ def test_faults_are_told_at_their_fields(one: Scheduled, cast: Cast) -> None:
     batch = Stopper(cast, session_type="batch", startup_command="true")
     with pytest.raises(Conflict):
         set_schedule(batch.owner, batch.session, TIMES, now=at(12))
+    one.owner.policy = ResourcePolicy.objects.create(name="none", max_stopped_sessions=0)
+    one.owner.save()
+    with pytest.raises(Conflict, match="allow no stopped sessions"):
+        set_schedule(one.owner, one.session, TIMES, now=at(12))
     assert StopSchedule.objects.count() == 1

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import time
+
 import pytest
 from django.test import Client
+from django.utils import timezone
 
 from backendai.base.wire.node_jobs import JobState
 from backendai.domain.activity.models import BackgroundJob
+from backendai.domain.compute.services.life.stop_schedules import set_schedule
+from backendai.domain.compute.services.notices.owners import announce
 from backendai.domain.compute.status import Status
 from backendai.domain.storage.models import Folder
+from backendai.scheduler.stop_times import DailyTimes
 from tests.cast import Cast
 from tests.compute.test_stopping import Stopper, file_servers_answer
 
@@ -106,3 +112,26 @@ def test_a_schedule_is_set_on_the_page_and_by_rest(one: Stopper, browser: Client
     other = Client()
     other.force_login(cast.bob)
     assert other.put(address, {"stop_at": "20:00"}, content_type="application/json").status_code == 404
+
+
+def test_the_page_says_who_resumes_a_stopped_session(one: Stopper, browser: Client) -> None:
+    set_schedule(one.owner, one.session, DailyTimes(time(20), time(8), False, "UTC"), now=timezone.now())
+    page = f"/sessions/{one.session.pk}/"
+    assert "someone terminates it" not in browser.get(page).content.decode()
+    one.be_stopped()
+    assert "If nobody resumes it" in browser.get(page).content.decode()
+    one.session.__class__.objects.update(status_reason="stopped-by-schedule")
+    shown = browser.get(page).content.decode()
+    assert "Its schedule resumes it at 08:00 (UTC)." in shown and "If nobody resumes it" not in shown
+    one.session.__class__.objects.update(status_reason="agent-drained")
+    assert "The platform resumes it by itself" in browser.get(page).content.decode()
+
+
+@pytest.mark.parametrize(("message", "is_movable"), [("", True), ("Its schedule stops it then.", False)])
+def test_only_a_time_limit_has_an_end_that_the_bell_moves(
+    one: Stopper, browser: Client, message: str, is_movable: bool
+) -> None:
+    announce([(one.session.pk, one.owner.pk, message, timezone.now())], timezone.now())
+    shown = browser.get("/notifications/").content.decode()
+    assert one.session.name in shown
+    assert ("Move the end" in shown) == is_movable

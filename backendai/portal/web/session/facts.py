@@ -93,11 +93,12 @@ def ends_soon(ends: Sequence[End], *, now: datetime) -> End | None:
 
 
 def waited(session: ComputeSession) -> str:
-    """Return how long the session waited for its start, as text; empty before the start and below a second.
+    """Return how long the session waited for its start, as text; empty before the start, below a second, and after a
+    resume.
 
     A session with its own start time waits from that time on.
     """
-    if session.started_at is None:
+    if session.started_at is None or session.resumes:
         return ""
     begin = max(session.created_at, session.starts_at or session.created_at)
     wait = session.started_at - begin

@@ -20,7 +20,7 @@ from backendai.domain.activity.services import audit
 from backendai.domain.compute.models import ComputeSession, SessionNotice, StopSchedule
 from backendai.domain.compute.reasons import BY_SCHEDULE
 from backendai.domain.compute.services.life.resuming import resume_each
-from backendai.domain.compute.services.life.stopping import stop_each
+from backendai.domain.compute.services.life.stopping import most_stopped, stop_each
 from backendai.domain.compute.services.notices.owners import announce
 from backendai.domain.compute.services.status.history import Entry, write_history
 from backendai.domain.compute.services.status.moves import StatusCause, publish_changes
@@ -34,11 +34,13 @@ _Due = tuple[Any, datetime]  # a schedule with columns of its session, and the m
 def set_schedule(user: User, session: ComputeSession, times: DailyTimes, *, now: datetime) -> StopSchedule:
     """Set when the session is stopped and resumed each day. The caller checks that the user may see it.
 
-    Raises Conflict if it has ended or cannot be stopped, and UserError for an unknown time zone or equal times.
+    Raises Conflict if it has ended or cannot be stopped, or its owner may have no stopped sessions; and UserError for
+    an unknown time zone or equal times.
     """
     if session.status in TERMINAL or not session.can_stop:
         text = Message("Only live interactive sessions have a schedule, and batch sessions that may be stopped.")
         raise Conflict(text, code="kind-not-stopped")
+    most_stopped(session.owner)
     try:
         ZoneInfo(times.time_zone)
     except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -47,7 +49,7 @@ def set_schedule(user: User, session: ComputeSession, times: DailyTimes, *, now:
     if times.stop_at == times.resume_at:
         raise UserError("Enter another time than that of the stop.", field="resume_at", code="same-time")
     with transaction.atomic():
-        _withdraw_warning(session)
+        _withdraw_warnings([session.pk])
         about = {**asdict(times), "acted_for": now, "warned_for": None}
         schedule, _ = StopSchedule.objects.update_or_create(session=session, defaults=about)
         _note(user, session, "session.set-schedule", **{name: str(value) for name, value in asdict(times).items()})
@@ -57,7 +59,7 @@ def set_schedule(user: User, session: ComputeSession, times: DailyTimes, *, now:
 def delete_schedule(user: User, session: ComputeSession) -> bool:
     """Delete the session's schedule; returns whether there was one. The caller checks that the user may see it."""
     with transaction.atomic():
-        _withdraw_warning(session)
+        _withdraw_warnings([session.pk])
         if not StopSchedule.objects.filter(session=session).delete()[0]:
             return False
         _note(user, session, "session.delete-schedule")
@@ -92,9 +94,9 @@ def follow_schedules(now: datetime) -> int:
     return len(warned) + _stop(stops, now) + _resume(resumes, now)
 
 
-def _withdraw_warning(session: ComputeSession) -> None:
-    stops = StopSchedule.objects.filter(session=session).values("warned_for")
-    SessionNotice.objects.filter(session=session, kind=NoticeKind.ENDING, due_at__in=stops).delete()
+def _withdraw_warnings(session_ids: Sequence[UUID]) -> None:
+    stops = StopSchedule.objects.filter(session__in=session_ids).values("warned_for")
+    SessionNotice.objects.filter(session__in=session_ids, kind=NoticeKind.ENDING, due_at__in=stops).delete()
 
 
 def _warn(warned: Sequence[_Due], now: datetime) -> None:
@@ -118,6 +120,7 @@ def _stop(due: Mapping[UUID, _Due], now: datetime) -> int:
     missed = [pk for pk in due if pk not in stopped]
     text = Message("Its schedule cannot stop it. The button Stop says why.")
     with transaction.atomic():
+        _withdraw_warnings(missed)
         for pk in missed:
             _acted(*due[pk])
         entries = [Entry(pk, Status.RUNNING, Outcome.FAILURE, _MISSED, text) for pk in missed]

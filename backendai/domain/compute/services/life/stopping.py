@@ -265,10 +265,19 @@ def discard_homes(now: datetime) -> int:
     return len(moved)
 
 
+def most_stopped(owner: User) -> int | None:
+    """Return how many stopped sessions the owner may have; None: no limit. Raises Conflict if none is allowed."""
+    most = lowest_of_user(owner, "max_stopped_sessions")
+    if most == 0:
+        text = Message("The policies of the owner allow no stopped sessions. An administrator can change that.")
+        raise Conflict(text, code="too-many-stopped", limit=most)
+    return most
+
+
 def _refuse_beyond_limit(owner: User, *, waits: bool = False) -> None:
     """Raise Conflict if the owner may have no more stopped sessions. ``waits``: for concurrent stops; in a
     transaction."""
-    if (most := lowest_of_user(owner, "max_stopped_sessions")) is None:
+    if (most := most_stopped(owner)) is None:
         return
     if waits:
         User.objects.select_for_update(no_key=True).get(pk=owner.pk)
