@@ -72,9 +72,7 @@ class QueueTable(PanelTable):
         empty_values=(),
         attrs={"td": {"class": "queue-why"}},
     )
-    expected = TimeColumn(
-        _l("Expected start"), accessor="start_forecast__expected", words=soon, attrs={"td": {"class": "no-break"}}
-    )
+    expected = TimeColumn(_l("Expected start"), accessor="start_forecast__expected", words=soon)
     created_at = TimeColumn(_l("Since"), attrs={"td": {"class": "no-break"}})
     priority = tables.Column(_l("Priority"))
 
