@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from datetime import time
 from enum import Enum
 from http.cookies import SimpleCookie
 from typing import Any
@@ -37,6 +38,7 @@ from backendai.domain.compute.models import (
     LaunchRecord,
     SessionMount,
     SessionShare,
+    StopSchedule,
     UnknownKernel,
 )
 from backendai.domain.compute.services.launching.sharing import share_session
@@ -635,8 +637,8 @@ HARMLESS = {
     "api/v1/device/", "api/v1/device/token/", "api/v1/me/token/",
 }  # fmt: skip
 WATCHED = [
-    ComputeSession, Kernel, SessionShare, Agent, User, BackgroundJob, Project, Membership, Invitation, Folder,
-    FolderGrant, StorageHost, Endpoint, EndpointToken, Template, Run, Task,
+    ComputeSession, Kernel, SessionShare, StopSchedule, Agent, User, BackgroundJob, Project, Membership, Invitation,
+    Folder, FolderGrant, StorageHost, Endpoint, EndpointToken, Template, Run, Task,
 ]  # fmt: skip
 QUERIES = [
     *(f"SELECT {model._meta.pk.column}, every.* FROM {model._meta.db_table} every" for model in WATCHED),
@@ -741,6 +743,7 @@ def made_world(cast: Cast) -> Iterator[World]:
         browsers = {"nobody": Client()} | {who: signed_in(getattr(cast, who)) for who in PEOPLE}
         agent, more = Agent.objects.get(), environments(cast, project, empty) | folders(cast, files)
         more |= endpoints(cast) | templates(cast) | runs(cast)
+        StopSchedule.objects.create(session=session, stop_at=time(20), time_zone="UTC")
         share = share_session(session, cast.alice, "view", project=project.pk, now=timezone.now())
         more["<int:share_id>"] = str(share.pk)
         held = {"folder_id": more["<uuid:folder_id>"], "folder_name": PRIVATE_NAME, "rights": "edit"}
