@@ -30,7 +30,7 @@ class Side(asyncio.Protocol):
         self._peer: Side | None = None
         self._transport: asyncio.Transport | None = None
         self._early = bytearray()
-        self._has_ended = self._is_cut = False
+        self._has_ended = self._is_cut = self._has_finished = False
         self._looking: asyncio.TimerHandle | None = None
         self.on_bytes: Callable[[bytes], None] | None = None  # called with all bytes that this end receives
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -73,6 +73,7 @@ class Side(asyncio.Protocol):
 
     def end_writing(self) -> bool:
         """Send the end of the stream. Returns whether the other direction remains open."""
+        self._has_finished = True
         if self._transport is None or not self._transport.can_write_eof():
             self.close()
             return False
@@ -100,14 +101,16 @@ class Side(asyncio.Protocol):
         self._looking = asyncio.get_running_loop().call_later(_CHECK_SECONDS, self._check_reset)
 
     def _check_reset(self) -> None:
-        """Cut both ends if this end was reset. The event loop notices a reset only on connections that it reads."""
+        """Cut both ends if this end was reset or has left. The event loop notices that only on connections that it
+        reads. Where both directions have ended, bytes may wait to be read: that looks like one that has left.
+        """
         self._looking = None
         if self._transport is None or self._transport.is_closing() or self._transport.is_reading():
             return
         found = select.poll()
         # With an empty mask poll reports errors only.
         found.register(self._transport.get_extra_info("socket").fileno(), 0)
-        if found.poll(0):
+        if any(not self._has_finished or event & select.POLLERR for _, event in found.poll(0)):
             self._is_cut = True
             self._transport.abort()
         else:
@@ -121,7 +124,7 @@ class Side(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         """Close the peer and inform the connection's former protocol."""
         if self._peer is not None:
-            self._peer.abort() if self._is_cut else self._peer.close()
+            self._peer.reset() if self._is_cut else self._peer.close()
             self._peer.cut_later(_FINISH_SECONDS if error is None else _FLUSH_SECONDS)
         self._inform_former(error)
         if not self.lost.done():
@@ -158,7 +161,7 @@ class Side(asyncio.Protocol):
 
     def reset(self) -> None:
         """Close at once, so that also a program that does not read notices the end."""
-        if self._transport is not None:
+        if self._transport is not None and not self.lost.done():
             self._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
             self._transport.abort()
 
