@@ -302,7 +302,7 @@ def test_an_end_is_told_with_its_reason(
     end: Mapping[str, Any], order: Any, beat: Any, said: tuple[Any, ...], tmp_path: Path
 ) -> None:
     launch = {"log_bytes": 8192, "cgroups": [], "memory": 96 * 2**20, "disk_words": "Its disk is full."}
-    launch |= {"virtiofsd": "", "environ_outside": {}}
+    launch |= {"virtiofsd": "", "environ_outside": {}, "session": None}
     (tmp_path / "launch.json").write_text(json.dumps(launch))
     runner = QemuRunner(tmp_path, -1)
     runner.end, runner.order, runner.beat = dict(end), order, beat
@@ -312,7 +312,7 @@ def test_an_end_is_told_with_its_reason(
 
 
 def test_a_start_that_cannot_be_recorded_ends_at_once_with_its_reason(tmp_path: Path) -> None:
-    launch = {"log_bytes": 8192, "virtiofsd": "", "environ_outside": {}}
+    launch = {"log_bytes": 8192, "virtiofsd": "", "environ_outside": {}, "session": None}
     (tmp_path / "launch.json").write_text(json.dumps(launch))
     (tmp_path / "runner.draft").mkdir()  # as little can be written there as on a full disk
     runner = QemuRunner(tmp_path, -1)
@@ -323,7 +323,9 @@ def test_a_start_that_cannot_be_recorded_ends_at_once_with_its_reason(tmp_path: 
 
 @pytest.mark.asyncio
 async def test_a_guest_that_says_nothing_for_too_long_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "launch.json").write_text(json.dumps({"log_bytes": 8192, "virtiofsd": "", "environ_outside": {}}))
+    (tmp_path / "launch.json").write_text(
+        json.dumps({"log_bytes": 8192, "virtiofsd": "", "environ_outside": {}, "session": None})
+    )
     monkeypatch.setattr(qemu_runner, "_LOOK", 0.01)
     runner = QemuRunner(tmp_path, -1)
     watching = asyncio.create_task(runner._watch())

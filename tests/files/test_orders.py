@@ -221,7 +221,7 @@ async def test_many_changes_are_measured_once_and_a_slow_folder_has_its_rest(por
 
 
 async def test_a_measurement_and_what_came_since_hold_a_folder_to_its_limit(portal: Portal) -> None:
-    size = {"bytes": 900, "files": 1, "at": time.time()}
+    size = {"bytes": 900, "files": 1, "at": time.time(), "entries": 1}
     (portal.data.parent / "size.json").write_text(json.dumps(size))
     await order(portal, "PUT", "/limit", json={"bytes": 1000})
     await portal.json("PUT", "/content?path=a", 201, data=b"x" * 80)
@@ -237,7 +237,7 @@ async def test_a_measurement_and_what_came_since_hold_a_folder_to_its_limit(port
 
 async def test_after_a_restart_the_first_upload_has_the_folder_measured(portal: Portal) -> None:
     await order(portal, "PUT", "/limit", json={"bytes": 10**9})
-    (portal.data.parent / "size.json").write_text(json.dumps({"bytes": 0, "files": 77, "at": 1.0}))
+    (portal.data.parent / "size.json").write_text(json.dumps({"bytes": 0, "files": 77, "at": 1.0, "entries": 77}))
     await portal.json("PUT", "/content?path=a", 201, data=b"x")
     while (told := await order(portal, "GET"))["size"]["files"] == 77:
         await asyncio.sleep(0.01)

@@ -105,13 +105,14 @@ def request_find(folder: Path, name: str, does: str, text: str) -> None:
 
 
 def request_program(folder: Path, argv: Sequence[str], environ: Mapping[str, str] | None = None) -> int:
-    """Start a program by the kernel's first process; returns its pid. Raises BackendError."""
+    """Start a program by the kernel's first process; returns its pid, 0 if it is not told. Raises BackendError."""
     answer = _answer_to(folder, {"program": list(argv), "environ": dict(environ or {})})
     if not answer.get("started"):
         raise BackendError(
             "The kernel does not start the program: {error}", error=answer.get("error", "it says nothing")
         )
-    return int(answer["pid"])
+    # Programs of the kernel can answer in its place: 0 is no process.
+    return pid if isinstance(pid := answer.get("pid"), int) else 0
 
 
 def ask_exit_code(folder: Path, pid: int) -> int | None:
