@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import socket
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -51,15 +52,16 @@ async def read_until(terminal: Terminal, wanted: bytes, *, patience: float = PAT
 async def ask(terminal: Terminal, question: bytes, answer: bytes) -> bytes:
     """Type the question until the answer comes: a shell may drop what is typed before it is ready, or resize late.
 
-    Ctrl-C before each further try ends a line of which only a part was dropped: behind an open quote, nothing runs.
+    Ctrl-C before each fifth try ends a line of which only a part was dropped: behind an open quote, nothing runs.
     """
 
     async def keep_typing() -> None:
-        wait, typed = 1, question
-        while True:
-            await terminal.write(typed)
-            await asyncio.sleep(wait)
-            wait, typed = 2 * wait, b"\x03" + question
+        for number in itertools.count(1):
+            await terminal.write(question)
+            await asyncio.sleep(1)
+            if number % 5 == 0:
+                await terminal.write(b"\x03")
+                await asyncio.sleep(1)  # a shell drops what is typed right behind it
 
     typing = asyncio.create_task(keep_typing())
     try:
