@@ -69,7 +69,8 @@ def check_addresses(**kwargs: Any) -> list[CheckMessage]:
     if urlsplit(settings.FILES_URL).scheme not in ("http", "https"):
         hint = "Write it as http://host:port: there the portal reaches the file server of this machine."
         found.append(Error("BACKENDAI_FILES_URL is not a web address.", hint, id="portal.E017"))
-    if settings.PROMETHEUS_URL and not _is_web_address(settings.PROMETHEUS_URL):
+    prometheus = urlsplit(settings.PROMETHEUS_URL)
+    if settings.PROMETHEUS_URL and (prometheus.scheme not in ("http", "https") or not prometheus.hostname):
         hint = "Write it as http://host:9090, or leave it empty: then no scaling rule can ask Prometheus."
         found.append(Error("BACKENDAI_PROMETHEUS_URL is not a web address.", hint, id="portal.E033"))
     if urlsplit(settings.REDIS_URL).scheme not in ("redis", "rediss", "unix"):
@@ -102,16 +103,7 @@ def check_metrics(**kwargs: Any) -> list[CheckMessage]:
         if (told := getattr(settings, name)) and not _BIND.fullmatch(told):
             hint = "Write address:port, such as 127.0.0.1:9100."
             found.append(Error(f"BACKENDAI_{name}: {told!r} cannot be listened on.", hint, id="portal.E036"))
-    for name in ("SENTRY_DSN", "OTLP_ENDPOINT"):
-        if (told := getattr(settings, name)) and not _is_web_address(told):
-            hint = "Write it as http://host:port or https://host, or leave it empty: then nothing is sent."
-            found.append(Error(f"BACKENDAI_{name} is not a web address.", hint, id="portal.E037"))
     return found
-
-
-def _is_web_address(text: str) -> bool:
-    address = urlsplit(text)
-    return address.scheme in ("http", "https") and bool(address.hostname)
 
 
 def _is_network(text: str) -> bool:

@@ -119,3 +119,20 @@ def test_a_missing_package_is_named(tmp_path: Path, name: str, setting: str, val
     assert f"{setting} is set" in done.stderr
     assert "bin/install requirements-telemetry.txt" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "said"),
+    [
+        ("BACKENDAI_SENTRY_DSN", "sentry.example.org", "as https://KEY@HOST/PROJECT"),
+        ("BACKENDAI_SENTRY_DSN", "https://sentry.example.org/1", "as https://KEY@HOST/PROJECT"),
+        ("BACKENDAI_OTLP_ENDPOINT", "127.0.0.1:4318", "such as http://127.0.0.1:4318"),
+    ],
+)
+def test_a_value_that_cannot_be_used_is_told_in_one_sentence(
+    tmp_path: Path, setting: str, value: str, said: str
+) -> None:
+    done = run("import backendai.asgi", tmp_path, **{setting: value})
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"ERROR: {setting} is set, but it ") and said in done.stderr
+    assert "Traceback" not in done.stderr
