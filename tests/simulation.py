@@ -243,7 +243,7 @@ class Node:
             boot_id="b", version="1", backend="docker", architecture="x86_64", gateway_url="http://127.0.0.1:1",
             capacity=self.agent.capacity, kernels=listing,
             capabilities=[
-                *reported(None, "docker"), Capability.HOMES, Capability.PROGRAM_STOPS, f"{CAPABILITY}{STORE}"
+                *reported(None, "docker"), Capability.HOMES, f"{CAPABILITY}{STORE}"
             ],
             unknown=[
                 UnknownKernel(kernel_id=kernel_id, generation=generation, kept=True)

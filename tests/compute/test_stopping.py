@@ -43,7 +43,7 @@ from tests.mount_tools import storage_host
 
 pytestmark = pytest.mark.django_db
 
-_CAN = [Capability.HOMES, Capability.PROGRAM_STOPS, Capability.IMAGES, Capability.FOLDERS, f"{CAPABILITY}{STORE}"]
+_CAN = [Capability.HOMES, Capability.IMAGES, Capability.FOLDERS, f"{CAPABILITY}{STORE}"]
 ABLE = {"capabilities": _CAN}
 BATCH = {"session_type": "batch", "startup_command": "python train.py", "may_be_stopped": True}
 

@@ -101,11 +101,11 @@ def test_a_stopped_session_has_its_files_when_it_is_resumed(platform: Platform) 
 
 def test_a_stopped_batch_session_goes_on_from_its_checkpoint_and_succeeds(platform: Platform) -> None:
     client = platform.client
-    saves = "trap 'echo from ${BACKENDAI_RESUMED}0 >state; exit 75' TERM; echo begun; while :; do sleep 0.1; done"
+    saves = "trap 'echo from ${BACKENDAI_RESUMED}0 >state; exit 75' TERM; echo started; while :; do sleep 0.1; done"
     command = f"[ -f state ] && exec cat state; {saves}"
     session = client.wait_until_running(client.launch(type="batch", startup_command=command, may_be_stopped=True)["id"])
     address = f"sessions/{session['id']}"
-    until(lambda: "begun" in client.log(session["id"]), 10, "the program has begun")
+    until(lambda: "started" in client.log(session["id"]), 10, "the program has started")
     client.post(f"{address}/stop/", {})
     client.wait_for(session["id"], "STOPPED")
     client.post(f"{address}/resume/", {})

@@ -143,7 +143,6 @@ _REPORTED: dict[Capability, type[Any]] = {
     Capability.READINGS: Measuring,
     Capability.FOLDERS: Mounting,
     Capability.HOMES: HomeStoring,
-    Capability.PROGRAM_STOPS: HomeStoring,
 }
 
 

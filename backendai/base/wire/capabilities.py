@@ -25,7 +25,6 @@ class Capability(StrEnum):
     FOLDERS = "folders"  # kernels can mount folders
     DEVICES = "devices"  # kernels can get accelerators
     HOMES = "homes"  # stores homes of kernels in folders, and starts kernels from them
-    PROGRAM_STOPS = "program-stops"  # gives the program of a kernel time to end before its home is stored
     READINGS = "readings"  # measures the resource use of kernels
     TERMINAL = "terminal"
     EXECUTION = "execution"  # runs code in interactive sessions, and moves files in and out

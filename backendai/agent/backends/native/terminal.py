@@ -111,7 +111,7 @@ def request_program(folder: Path, argv: Sequence[str], environ: Mapping[str, str
         raise BackendError(
             "The kernel does not start the program: {error}", error=answer.get("error", "it says nothing")
         )
-    # Programs of the kernel can answer in its place: 0 is no process.
+    # The kernel's own programs can send this answer instead of its first process, and leave out the pid.
     return pid if isinstance(pid := answer.get("pid"), int) else 0
 
 

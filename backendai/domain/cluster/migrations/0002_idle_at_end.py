@@ -13,6 +13,6 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='idlechecker',
             name='at_end',
-            field=models.CharField(choices=[('stop', 'stop it: its files are stored, and it can be resumed'), ('terminate', 'terminate it')], default='stop', help_text='What cannot be stopped, such as a batch session that was not launched so, is terminated.', max_length=16),
+            field=models.CharField(choices=[('stop', 'stop it: its files are stored, and it can be resumed'), ('terminate', 'terminate it')], default='stop', help_text='What cannot be stopped, such as a batch session launched without May be stopped, is terminated.', max_length=16),
         ),
     ]

@@ -69,7 +69,9 @@ class IdleChecker(models.Model):
         max_length=16,
         choices=AtEnd,
         default=AtEnd.STOP,
-        help_text=Message("What cannot be stopped, such as a batch session that was not launched so, is terminated."),
+        help_text=Message(
+            "What cannot be stopped, such as a batch session launched without May be stopped, is terminated."
+        ),
     )
     extension = models.DurationField(default=timedelta(hours=1), help_text=Message("Extension per click of the owner."))
     max_extensions = models.PositiveSmallIntegerField(

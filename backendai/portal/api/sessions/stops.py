@@ -22,7 +22,7 @@ from backendai.domain.compute.services.life.stop_schedules import delete_schedul
 from backendai.domain.compute.services.life.stopping import stop_session
 from backendai.portal.api.cluster.jobs import JobBody
 from backendai.portal.api.frame.authentication import user_of
-from backendai.portal.api.frame.parsing import StrictSerializer
+from backendai.portal.api.frame.parsing import StrictSerializer, values_of
 from backendai.portal.api.sessions.views import SessionBody, shown_sessions
 from backendai.scheduler.stop_times import DailyTimes
 
@@ -77,10 +77,9 @@ class SessionStopSchedule(GenericAPIView[StopSchedule]):
 
     @extend_schema(request=StopScheduleRequest, responses=StopScheduleBody)
     def put(self, request: Request, session_id: UUID) -> Response:
-        """Set the schedule; 409 ``kind-not-stopped``."""
-        session, body = self._session(session_id), StopScheduleRequest(data=request.data)
-        body.is_valid(raise_exception=True)
-        times = DailyTimes(**{"time_zone": settings.TIME_ZONE} | body.validated_data)
+        """Set the schedule; 409 ``kind-not-stopped``, ``too-many-stopped`` where policies allow no stopped session."""
+        session, values = self._session(session_id), values_of(StopScheduleRequest, request.data)
+        times = DailyTimes(**{"time_zone": settings.TIME_ZONE} | values)
         made = set_schedule(user_of(request), session, times, now=timezone.now())
         return Response(StopScheduleBody(made).data)
 

@@ -59,13 +59,12 @@ _Store = HomeStore.Status
 def obstacle_to_stop(session: ComputeSession, kernels: Sequence[Kernel]) -> tuple[str, str] | None:
     """Return why the session cannot be stopped now, as code and message; None if it can."""
     if not session.can_stop:
-        text = Message("Only interactive sessions can be stopped, and batch sessions that were launched so.")
+        text = Message("Only interactive sessions can be stopped, and batch sessions launched with May be stopped.")
         return "kind-not-stopped", text
     if session.status != Status.RUNNING or any(one.status != Status.RUNNING or not one.agent for one in kernels):
         return "not-running", Message("Only a running session can be stopped.")
     for agent in {one.agent_id: one.agent for one in kernels if one.agent}.values():
-        able = (Capability.HOMES,) if session.kind.stops else (Capability.HOMES, Capability.PROGRAM_STOPS)
-        if why := next(filter(None, (why_not(agent, one) for one in able)), ""):
+        if why := why_not(agent, Capability.HOMES):
             return "homes-not-stored", why
         if is_outdated(agent, STORE):
             return "agent-outdated", update_agent(agent)
@@ -218,7 +217,7 @@ def stop_grace(session: ComputeSession) -> float | None:
 
 
 def cannot_be_cancelled(store: HomeStore) -> bool:
-    """Return whether an agent has begun to end the session's program for this order."""
+    """Return whether an agent already ends the session's program, which cannot be undone."""
     return store.heard_at is not None and stop_grace(store.session) is not None
 
 
