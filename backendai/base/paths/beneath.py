@@ -22,7 +22,7 @@ Opener = Callable[[int, Parts, int, bool], int]
 
 LONGEST_NAME, LONGEST_PATH, MOST_PARTS = 255, 4000, 256
 _OPENAT2, _NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH = 437, 0x02, 0x04, 0x08
-_AGAIN = 16  # tries, as Linux aborts a look-up while an entry is being renamed
+_AGAIN = 16  # tries, as a look-up fails while the entry is being renamed: EAGAIN, or EXDEV if it left the directory
 _MOST_LINKS = 40
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY
@@ -84,7 +84,7 @@ def open_by_openat2(directory: int, parts: Parts, flags: int, follow: bool) -> i
         descriptor = int(_LIBC.syscall(_OPENAT2, directory, path, ctypes.byref(how), ctypes.sizeof(how)))
         if descriptor >= 0:
             return descriptor
-        if (number := ctypes.get_errno()) not in (errno.EAGAIN, errno.EINTR):
+        if (number := ctypes.get_errno()) not in (errno.EAGAIN, errno.EINTR, errno.EXDEV):
             break
     raise OSError(number, os.strerror(number), os.fsdecode(path))
 
