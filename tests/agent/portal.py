@@ -126,8 +126,9 @@ class FakePortal:
                 return True
             if not self._is_kept(report.kernel_id):
                 return False
+            repeated = report.state == KernelState.RUNNING and self.status[report.kernel_id] == "RUNNING"
             self.status[report.kernel_id] = report.state.value
-            return not self.forget_applied
+            return not (repeated or self.forget_applied)
 
     def put_log(self, kernel_id: UUID, generation: int, log: bytes, *, truncated: bool) -> None:
         self._answer()

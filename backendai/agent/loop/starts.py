@@ -211,7 +211,6 @@ class Starts:
             return False
 
     def _report_running(self, spec: KernelSpec, started: Started, timings: Timings) -> Move | None:
-        count_start(timings)
         report = KernelReport(
             kernel_id=spec.kernel_id,
             generation=spec.generation,
@@ -222,6 +221,7 @@ class Starts:
         )
         try:
             if self._portal.report(report):
+                count_start(timings)  # a start that is repeated, as a hint and a loop may do it, counts once
                 return None
             wanted = self._portal.fetch_spec(spec.kernel_id)
         except PlatformError as error:
