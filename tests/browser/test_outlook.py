@@ -21,7 +21,7 @@ _SHIFTS = """() => new Promise((done) => {
   const shifts = [];
   new PerformanceObserver((list) => {
     for (const { value, hadRecentInput, sources } of list.getEntries())
-      if (!hadRecentInput) shifts.push([value, ...sources.map(({ node }) => node?.id || node?.className || node?.nodeName)]);
+      if (!hadRecentInput) shifts.push([value, ...sources.map(({ node }) => node?.id || node?.className)]);
   }).observe({ type: "layout-shift", buffered: true });
   setTimeout(() => done(shifts), 200);
 })"""
