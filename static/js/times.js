@@ -18,8 +18,9 @@
     return closely && place < 2 && rest ? `${text} ${said(place + 1, rest)}` : text;
   };
   // What comes is told more closely than what was, because people plan by it.
-  const ago = (moment, now) => {
+  const ago = (moment, now, isDue) => {
     const seconds = Math.round((now - moment) / 1000);
+    if (isDue && seconds > -10) return words.due;
     if (Math.abs(seconds) < 10) return words.now;
     if (seconds > 0) return words.ago.replace("%(time)s", span(seconds, false));
     return words.in.replace("%(time)s", span(-seconds, true));
@@ -38,7 +39,7 @@
     const now = Date.now();
     for (const element of document.querySelectorAll("time[data-ago]")) {
       const moment = Date.parse(element.dateTime);
-      put(element, ago(moment, now));
+      put(element, ago(moment, now, element.dataset.ago === "due"));
       element.title ||= exact.format(moment);
     }
     for (const element of document.querySelectorAll("time[data-elapsed]")) {

@@ -219,13 +219,15 @@ describe("recent launches", () => {
 });
 
 describe("moments in words", () => {
-  const WORDS = '<div id="time-words" data-now="just now" data-ago="%(time)s ago" data-in="in %(time)s" data-units="%(number)s d|%(number)s h|%(number)s min|%(number)s s"></div>';
+  const WORDS = '<div id="time-words" data-now="just now" data-due="any moment now" data-ago="%(time)s ago" data-in="in %(time)s" data-units="%(number)s d|%(number)s h|%(number)s min|%(number)s s"></div>';
   const at = (seconds) => new Date(Date.UTC(2030, 2, 1, 12) + seconds * 1000).toISOString();
   const said = (attribute, seconds, value = "") => open(`${WORDS}<time ${attribute}="${value}" datetime="${at(seconds)}"></time>`, ["times"]).find("time").textContent;
 
   test("what was is told roughly, what comes closely", () => {
     const expected = { "-5": "just now", 9: "just now", "-30": "30 s ago", "-150": "2 min ago", "-5400": "1 h ago", "-176400": "2 d ago", 30: "in 30 s", 150: "in 2 min", 5400: "in 1 h 30 min", 176400: "in 2 d 1 h", 172800: "in 2 d" };
     for (const [seconds, text] of Object.entries(expected)) assert.equal(said("data-ago", Number(seconds)), text);
+    assert.equal(said("data-ago", 30, "due"), "in 30 s");
+    assert.equal(said("data-ago", -30, "due"), "any moment now", "an end that is due is not over");
   });
   test("what lasts is counted, to its end or to now", async () => {
     assert.equal(said("data-elapsed", -3723), "1:02:03");

@@ -120,6 +120,12 @@ def test_an_end_by_an_administrator_is_told_as_such_and_once(cast: Cast, browse:
         assert "platform" not in text
 
 
+@pytest.mark.parametrize(("resumes", "words"), [(0, "Started after its wait"), (1, "Resumed")])
+def test_a_resumed_session_has_not_waited_since_its_launch(resumes: int, words: str) -> None:
+    session = ComputeSession(status=Status.RUNNING, resumes=resumes)
+    assert headline(SessionNotice(session=session, kind=NoticeKind.STARTED)) == words
+
+
 def test_no_notification_says_the_words_of_its_headline_again(cast: Cast, browse: Browse) -> None:
     session = make_running_session(cast.alice)
     for kind in NoticeKind:

@@ -15,7 +15,7 @@ from backendai.domain.accounts.models import User
 from backendai.domain.compute.models import ComputeSession, Kernel
 from backendai.domain.compute.status import Status
 from backendai.domain.usage.models import UsageSample
-from backendai.portal.web.session.usage import HEIGHT, Usage
+from backendai.portal.web.session.usage import HEIGHT, Usage, usage_of
 from tests.cast import Cast
 from tests.factories import make_running_session, make_session
 from tests.pages import markup
@@ -66,13 +66,21 @@ def test_a_direction_that_the_node_cannot_see_is_no_zero(cast: Cast, browse: Bro
     assert disks.used == "↓ 2 KiB/s ↑ –"
 
 
-def test_columns_stand_where_and_as_high_as_they_should(cast: Cast, browse: Browse, session: ComputeSession) -> None:
-    one, _ = session.kernels.all()
-    sample(one, 30 * 60 - 5, cpu=0.25)
-    sample(one, 5, cpu=1.0)
-    cpu, *_ = shown(browse(cast.alice), session, kernel=str(one.pk)).charts
-    assert [(column.x, column.height) for column in cpu.columns] == [(300.0, HEIGHT / 4), (590.0, HEIGHT)]
-    assert (cpu.used, cpu.held, cpu.percent) == ("1", "1", 100)
+def test_columns_stand_where_and_as_high_as_they_should_whenever_one_looks(session: ComputeSession) -> None:
+    kernels = list(session.kernels.all())
+    minute = timezone.now().replace(second=0, microsecond=0)
+    for at, cpu in ((-1795, 0.25), (5, 0.5), (50, 1.0), (70, 0.5)):
+        moment = minute + timedelta(seconds=at)
+        UsageSample.objects.create(kernel=kernels[0], at=moment, seconds=10, cpu=cpu, mem_bytes=0)
+    for later in (75, 90, 110):
+        asked, now = {"kernel": str(kernels[0].pk)}, minute + timedelta(seconds=later)
+        told = usage_of(session, kernels, asked, now=now)
+        assert told is not None
+        cpu, *_ = told.charts
+        columns = [(column.x, column.height) for column in cpu.columns]
+        assert columns == [(280.0, HEIGHT / 4), (580.0, 0.75 * HEIGHT), (590.0, HEIGHT / 2)]
+        assert (cpu.used, cpu.held, cpu.percent) == ("0.5", "1", 50)
+        assert cpu.about == "mean 0.5 · peak 0.75"
 
 
 def test_kernels_are_shown_together_or_one_alone(cast: Cast, browse: Browse, session: ComputeSession) -> None:

@@ -41,8 +41,9 @@ def clock(seconds: int) -> str:
 def time_words() -> SafeString:
     """Return an element with the translated words, for the script of every page."""
     return format_html(
-        '<template id="time-words" data-now="{}" data-ago="{}" data-in="{}" data-units="{}"></template>',
+        '<template id="time-words" data-now="{}" data-due="{}" data-ago="{}" data-in="{}" data-units="{}"></template>',
         _("just now"),
+        _("any moment now"),
         _("%(time)s ago"),
         _("in %(time)s"),
         "|".join(map(_, _UNITS)),

@@ -46,7 +46,7 @@ def headline(notice: SessionNotice) -> str:
     texts = {
         NoticeKind.LAUNCHED: _("Launched"),
         NoticeKind.STARTING: _("Probably starts within 10 minutes"),
-        NoticeKind.STARTED: _("Started after its wait"),
+        NoticeKind.STARTED: _("Resumed") if notice.session.resumes else _("Started after its wait"),
         NoticeKind.FINISHED: _("Finished successfully"),
         NoticeKind.FAILED: _("Failed"),
         NoticeKind.ENDED: _("Ended by an administrator") if _has_ender(notice) else _("Ended by the platform"),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -102,6 +103,9 @@ def usage_of(
     length, points, _words = WINDOWS[window]
     if life < length:  # no empty time before its start
         length, points = life, max(min(points, int(life / _STEP_TIME)), 1)
+    elif session.ended_at is None:  # a sample lies in the same step whenever one looks, so the peak stays
+        step = length.total_seconds() / points
+        until = datetime.fromtimestamp(math.ceil(until.timestamp() / step) * step, UTC)
     chosen = [kernel for kernel in kernels if str(kernel.pk) == asked.get("kernel")] or list(kernels)
     kernel_id = chosen[0].pk if len(chosen) == 1 and len(kernels) > 1 else None
     told = _series(session, until - length, until, points, kernel_id)

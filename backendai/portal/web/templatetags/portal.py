@@ -21,6 +21,7 @@ from django.utils.safestring import SafeData, SafeString, mark_safe
 from backendai.base.core.slots import Slots, decimal_text, format_size, is_size, limit_text
 from backendai.base.texts.isolation import isolated
 from backendai.base.texts.messages import in_words
+from backendai.base.texts.translation import gettext as _
 from backendai.domain.accounts.models import User
 from backendai.domain.accounts.policies.duration_field import short_duration
 from backendai.domain.accounts.sign_in.second_factors import is_missing
@@ -133,6 +134,16 @@ def ago(moment: datetime | None) -> str:
     if moment is None:
         return "–"
     return format_html('<time datetime="{}" data-ago>{}</time>', moment.isoformat(), relative(moment, timezone.now()))
+
+
+@register.simple_tag
+def due(moment: datetime | None) -> str:
+    """Return a time element with the relative time of an end, which is "any moment now" from then on."""
+    if moment is None:
+        return "–"
+    now = timezone.now()
+    text = relative(moment, now) if (moment - now).total_seconds() >= 10 else _("any moment now")
+    return format_html('<time datetime="{}" data-ago="due">{}</time>', moment.isoformat(), text)
 
 
 @register.simple_tag
