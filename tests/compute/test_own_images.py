@@ -36,7 +36,7 @@ from backendai.domain.compute.services.launching.create import create_session
 from backendai.domain.compute.services.launching.purging import purge_user
 from backendai.domain.compute.services.life.ending import terminate_session
 from backendai.domain.compute.services.life.ending_many import terminate_sessions
-from backendai.domain.compute.spec import SessionSpec
+from backendai.domain.compute.spec import RoleSpec, SessionSpec
 from backendai.domain.compute.status import Status
 from backendai.portal.loops.group_pass import schedule
 from tests.cast import Cast
@@ -91,8 +91,8 @@ class Saved:
         record_images(self.agent, sightings, "now")
 
 
-def launch(owner: Any, image: str) -> ComputeSession:
-    return create_session(owner, SessionSpec(image=image, resources={"cpu": 1, "mem": "512m"}))
+def launch(owner: Any, image: str, **more: Any) -> ComputeSession:
+    return create_session(owner, SessionSpec(image=image, resources={"cpu": 1, "mem": "512m"}, **more))
 
 
 def test_a_session_becomes_an_image_that_its_owner_alone_can_start_from(cast: Cast) -> None:
@@ -280,10 +280,14 @@ def test_it_starts_only_where_it_lies_and_waits_with_a_plain_reason_elsewhere(ca
         start_pull(cast.dana, image, agents=[empty], groups=[], now=timezone.now())
 
 
-def test_one_that_sessions_need_is_not_deleted_and_one_that_is_leaves_nodes_and_lists(cast: Cast) -> None:
+@pytest.mark.parametrize("by_role", [False, True])
+def test_one_that_sessions_need_is_not_deleted_and_one_that_is_leaves_nodes_and_lists(
+    cast: Cast, by_role: bool
+) -> None:
     saved = Saved(cast)
     image = saved.make()
-    session = launch(cast.alice, image.name)
+    usual, roles = ("python", {"worker": RoleSpec(image=image.name)}) if by_role else (image.name, {})
+    session = launch(cast.alice, usual, roles=roles)
     with pytest.raises(Conflict, match=session.name):
         delete_own_image(cast.alice, image, now=timezone.now())
     terminate_session(session, cast.alice)
@@ -295,7 +299,7 @@ def test_one_that_sessions_need_is_not_deleted_and_one_that_is_leaves_nodes_and_
         launch(cast.alice, image.name)
     assert adopt_from_agents(None) == [], "nobody else's by the way of the agents"
     session.refresh_from_db()
-    assert session.image.display_name == image.name
+    assert by_role or session.image.display_name == image.name
 
 
 def test_one_has_a_list_of_ones_own_and_gives_them_other_names(cast: Cast, django_assert_num_queries: Any) -> None:

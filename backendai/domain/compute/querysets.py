@@ -81,6 +81,10 @@ class SessionQuerySet(models.QuerySet[Any]):
         """Return sessions that have not ended."""
         return self.filter(status__one_of=LIVE)
 
+    def using(self, image: Any) -> SessionQuerySet:
+        """Return sessions of which a kernel has the image, or its role names it. ``image`` may be an OuterRef."""
+        return self.filter(Q(image=image) | Q(kernels__image=image)).distinct()
+
     def finished(self) -> SessionQuerySet:
         """Return sessions that have ended."""
         return self.filter(status__one_of=TERMINAL)

@@ -93,9 +93,7 @@ def mark_unwanted(now: datetime) -> int:
     given_up = ImageCommit.objects.filter(
         reference=OuterRef("reference"), status__in=(_Status.FAILED, _Status.CANCELLED)
     )
-    needed = ComputeSession.objects.live().filter(
-        image=OuterRef("pk")
-    )  # sessions of other users, after its owner was purged
+    needed = ComputeSession.objects.live().using(OuterRef("pk"))  # also of other users, after its owner was purged
     deleted = Image.objects.filter(~Exists(needed), reference=OuterRef("reference"), is_customized=True)
     deleted = deleted.exclude(deleted_at=None)
     rows = ImageOnAgent.objects.filter(Exists(given_up) | Exists(deleted), is_unwanted=False)

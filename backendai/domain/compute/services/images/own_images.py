@@ -97,7 +97,7 @@ def remove_left_tags(now: datetime) -> int:
     behind if the job was lost, or other people's sessions used the image. Returns 0, as jobs delete the tags."""
     asked = BackgroundJob.objects.filter(kind=TAG_JOB, subject=OuterRef("reference"), created_at__gt=now - PAUSE)
     deleted = Image.objects.filter(is_customized=True).exclude(deleted_at=None).exclude(registry=None, digest="")
-    left = deleted.filter(~Exists(asked), ~Exists(ComputeSession.objects.live().filter(image=OuterRef("pk"))))
+    left = deleted.filter(~Exists(asked), ~Exists(ComputeSession.objects.live().using(OuterRef("pk"))))
     for reference in list(left.order_by("deleted_at").values_list("reference", flat=True)[:_MOST_AT_ONCE]):
         start_removal(reference, now=now)
     return 0
@@ -106,8 +106,8 @@ def remove_left_tags(now: datetime) -> int:
 def sessions_on(image: Image, viewer: User) -> tuple[list[ComputeSession], int]:
     """Return the oldest five live sessions of the image, and the number of hidden ones. Hidden: live sessions that the
     viewer may not see."""
-    live = ComputeSession.objects.live().filter(image=image)
-    seen = ComputeSession.objects.visible_to(viewer).live().filter(image=image)
+    live = ComputeSession.objects.live().using(image)
+    seen = ComputeSession.objects.visible_to(viewer).live().using(image)
     return list(seen.order_by("created_at")[:_MOST_NAMED]), live.count() - seen.count()
 
 
@@ -143,7 +143,7 @@ def _mark_deleted(image: Image, now: datetime) -> None:
     """
     Image.objects.filter(pk=image.pk).update(is_enabled=False, deleted_at=now, title="", description="")
     is_pushed = image.registry_id is not None or image.digest  # only pushed images have a digest
-    if is_pushed and not ComputeSession.objects.live().filter(image=image).exists():
+    if is_pushed and not ComputeSession.objects.live().using(image).exists():
         start_removal(image.reference, now=now)
     ImageShare.objects.filter(image=image).delete()
     withdraw_access(("image", image.pk))

@@ -26,7 +26,7 @@ from backendai.domain.catalog.images import adopt_from_agents, change_image, cre
 from backendai.domain.catalog.models import Image, ImageOnAgent
 from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.images.own_images import delete_own_image
-from backendai.domain.compute.status import LIVE, Status
+from backendai.domain.compute.status import Status
 from backendai.portal.web.admin.access import panel_page
 from backendai.portal.web.admin.catalog.one_image import ImageAgentsPage, ImageBuildPage, builds_shown
 from backendai.portal.web.admin.editing import DeleteUnlessUsed
@@ -135,7 +135,7 @@ class ImageForm(EditForm):
 
 def _uses_of(image: Image) -> list[str]:
     """Return notes about the waiting and running sessions of a disabled image."""
-    live = ComputeSession.objects.filter(image=image, status__in=LIVE)
+    live = ComputeSession.objects.live().using(image)
     waiting = live.filter(status=Status.PENDING).count()
     running = live.count() - waiting
     notes = []
