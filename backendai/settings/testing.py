@@ -6,10 +6,11 @@ import atexit
 import os
 import shutil
 import tempfile
+from pathlib import Path
 
 _data, _owner = tempfile.mkdtemp(prefix="backendai-test-"), os.getpid()
 os.environ["BACKENDAI_DATA"] = _data
-os.mkdir(f"{_data}/static")  # else each client warns that it is missing
+Path(_data, "static").mkdir()  # else each client warns that it is missing
 os.environ["DATABASE_URL"] = os.environ.get("BACKENDAI_TEST_DATABASE_URL", f"sqlite:///{_data}/portal.sqlite3")
 os.environ["REDIS_URL"] = os.environ.get("BACKENDAI_TEST_REDIS_URL", f"unix://{_data}/absent.sock")
 

@@ -13,9 +13,10 @@ from django.utils import timezone
 from django.utils.html import format_html
 
 from backendai.domain.compute.status import Outcome, Status
+from backendai.portal.http.bundles import SCRIPTS, STYLES, BundledStorage, addresses_of
 from backendai.portal.web.dashboard.resources import Bar
 from backendai.portal.web.frame.statuses import appearance_of
-from backendai.portal.web.templatetags.portal import ago, amounts, elapsed, icon, with_times
+from backendai.portal.web.templatetags.portal import ago, amounts, due, elapsed, icon, with_times
 
 TEMPLATES = sorted((settings.BASE_DIR / "templates").rglob("*.html"))
 LEFT_OUT = Path(__file__).parent / "tabler_left_out.txt"
@@ -43,6 +44,7 @@ def test_it_writes_amounts_for_people() -> None:
 def test_it_writes_times_that_work_without_scripts() -> None:
     moment = timezone.now() - timedelta(minutes=5)
     assert ">5 min ago</time>" in ago(moment)
+    assert ">any moment now</time>" in due(moment)
     assert ">0:05:00</time>" in elapsed(moment, moment + timedelta(minutes=5))
     assert ago(None) == "–"
 
@@ -75,6 +77,32 @@ def test_it_keeps_scripts_and_styles_out_of_templates() -> None:
     refused = r"<script(?![^>]*\bsrc=)|<style|\sstyle=|\son[a-z]+=|hx-on|\|safe\b|autoescape off|https://"
     found = {path.name: hits for path in TEMPLATES if (hits := re.findall(refused, path.read_text()))}
     assert not found
+
+
+def test_each_script_and_style_is_loaded_by_a_page_alone_or_in_a_bundle() -> None:
+    assets = settings.BASE_DIR / "static"
+    files = {str(path.relative_to(assets)) for kind in ("css", "js") for path in (assets / kind).iterdir()}
+    alone = {name for path in TEMPLATES for name in re.findall(r"static '([\w/.-]+)'", path.read_text())}
+    rooms = (STYLES, "css"), (SCRIPTS, "js")
+    addresses = [one for bundles, kind in rooms for name in bundles for one in addresses_of(bundles, name, kind)]
+    joined = [one.removeprefix(settings.STATIC_URL) for one in addresses]
+    assert files - alone - set(joined) == {"css/appproxy.css"}  # the app proxy's own
+    assert all((assets / part).is_file() for part in joined)
+
+
+def test_a_release_joins_them_and_leads_pages_to_the_bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = BundledStorage(location=tmp_path, base_url="/static/")
+    for name in ["page.js", "times.js"]:
+        (tmp_path / "js").mkdir(exist_ok=True)
+        (tmp_path / "js" / name).write_text(f"let {name[0]};")
+    monkeypatch.setattr("backendai.portal.http.bundles.STYLES", {})
+    monkeypatch.setattr("backendai.portal.http.bundles.SCRIPTS", {"page": "page times"})
+    monkeypatch.setattr("backendai.portal.http.bundles.staticfiles_storage", storage)
+    for _ in range(2):  # the next release replaces them
+        assert not [error for *_, error in storage.post_process({}) if isinstance(error, Exception)]
+    (address,) = addresses_of({"page": "page times"}, "page", "js")
+    assert re.fullmatch(r"/static/js/bundle-page\.[0-9a-f]{12}\.js", address)
+    assert (tmp_path / address.removeprefix("/static/")).read_text() == "let p;\nlet t;"
 
 
 @pytest.mark.parametrize("place", ["templates/**/*.html", "static/js/*.js", "backendai/**/*.py"])

@@ -15,7 +15,7 @@ from django.template.loader import render_to_string
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 from django.utils.functional import Promise
-from django.utils.html import escape, format_html
+from django.utils.html import escape, format_html, format_html_join
 from django.utils.safestring import SafeData, SafeString, mark_safe
 
 from backendai.base.core.slots import Slots, decimal_text, format_size, is_size, limit_text
@@ -29,6 +29,7 @@ from backendai.domain.cluster.slot_types import in_order
 from backendai.domain.compute.models import ComputeSession, SchedulingRecord
 from backendai.domain.compute.services.status.steps import Step
 from backendai.domain.planning.steps import shown_steps
+from backendai.portal.http.bundles import SCRIPTS, STYLES, addresses_of
 from backendai.portal.web.dashboard.resources import name_of_slot
 from backendai.portal.web.frame import jobs
 from backendai.portal.web.frame.kind_words import word_of
@@ -126,6 +127,18 @@ def moment(text: str) -> datetime | None:
 def tries(session: ComputeSession) -> str:
     """Return ``attempt 2 of 4`` for a start that failed before, else an empty text."""
     return try_text(session)
+
+
+@register.simple_tag
+def styles(bundle: str) -> SafeString:
+    """Return the links to the style sheets of a bundle."""
+    return format_html_join("\n", '<link rel="stylesheet" href="{}">', zip(addresses_of(STYLES, bundle, "css")))
+
+
+@register.simple_tag
+def scripts(bundle: str) -> SafeString:
+    """Return the elements that load the scripts of a bundle."""
+    return format_html_join("\n", '<script defer src="{}"></script>', zip(addresses_of(SCRIPTS, bundle, "js")))
 
 
 @register.simple_tag
