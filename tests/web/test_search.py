@@ -11,8 +11,10 @@ from django.urls import reverse
 from pytest_django import DjangoAssertNumQueries
 
 from backendai.domain.accounts.models import User
+from backendai.domain.compute.models import ComputeSession
+from backendai.domain.compute.status import Status
 from tests.cast import Cast
-from tests.factories import make_agent, make_image, make_session
+from tests.factories import make_agent, make_image, make_running_session, make_session
 from tests.pages import markup
 from tests.web.conftest import HTMX
 
@@ -38,6 +40,16 @@ def test_it_finds_sessions_pages_images_and_help(cast: Cast, browse: Browse) -> 
     assert (f"Launch {image.title or image.name}", launch) in hits(client, f"launch {image.name}")
     assert ("Terminate train-vision", page) in hits(client, "terminate train")
     assert any(href.startswith("/help/") for _, href in hits(client, "template"))
+
+
+def test_stop_leads_to_the_stop_which_keeps_the_files(cast: Cast, browse: Browse) -> None:
+    runs, waits = make_running_session(cast.alice, name="one-runs"), make_session(cast.alice, name="one-waits")
+    client = browse(cast.alice)
+    stops = hits(client, "stop one")
+    assert ("Stop one-runs", reverse("web:session_stop", args=[runs.pk])) in stops
+    assert not [title for title, _ in stops if title.startswith("Terminate") or waits.name in title]
+    ComputeSession.objects.filter(pk=runs.pk).update(status=Status.STOPPED)
+    assert ("Resume one-runs", reverse("web:session", args=[runs.pk])) in hits(client, "resume one")
 
 
 def test_nobody_finds_what_they_may_not_see(cast: Cast, browse: Browse) -> None:

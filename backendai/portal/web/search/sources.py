@@ -23,7 +23,7 @@ from backendai.domain.accounts.models import Project, User
 from backendai.domain.catalog.models import Image
 from backendai.domain.cluster.models import Agent
 from backendai.domain.compute.models import ComputeSession
-from backendai.domain.compute.status import Status
+from backendai.domain.compute.status import LIVE, Status
 from backendai.domain.pipelines.models import Run
 from backendai.domain.serving.models import Endpoint
 from backendai.domain.storage.models import Folder
@@ -48,7 +48,13 @@ _PAGES = (
     ("web:help_start", _l("Help"), "help"),
 )
 # What people type before a name to do something with it, in English; each action has a button elsewhere, too.
-_LAUNCH, _TERMINATE = ("launch", "new", "start"), ("terminate", "stop", "end")
+_LAUNCH = ("launch", "new", "start")
+_DO = {  # with sessions: the words of the hit, its page, its icon, and the statuses in which one can
+    "stop": (_l("Stop %(name)s"), "web:session_stop", "player-pause", (Status.RUNNING,)),
+    "resume": (_l("Resume %(name)s"), "web:session", "player-play", (Status.STOPPED,)),
+    "terminate": (_l("Terminate %(name)s"), "web:session", "power", LIVE),
+}
+_DO["end"] = _DO["terminate"]
 
 
 class Hit(NamedTuple):
@@ -85,10 +91,10 @@ def _actions(user: User, text: str) -> Iterator[Hit]:
         for image in _first(Image.objects.usable_by(user), name, "name", "title"):
             title = _("Launch %(name)s") % {"name": image.title or image.name}
             yield Hit(title, f"{reverse('web:launch')}?{urlencode({'image': image.name})}", "player-play")
-    if verb.lower() in _TERMINATE and name:
-        for session in _first(_live(user), name, "name"):
-            title = _("Terminate %(name)s") % {"name": session.name}
-            yield Hit(title, _address("web:session", session), "power", session.owner.email)
+    if verb.lower() in _DO and name:
+        words, page, icon, statuses = _DO[verb.lower()]
+        for session in _first(_live(user).filter(status__in=statuses), name, "name"):
+            yield Hit(words % {"name": session.name}, _address(page, session), icon, session.owner.email)
 
 
 def _pages(user: User, text: str) -> Iterator[Hit]:
