@@ -199,6 +199,8 @@ def why_used(use: Use | None, rule: Rule) -> str:
              if slot in use.shares]  # fmt: skip
     if rule.match == ANY and any(below):
         return ""
-    if not below or None in below:
+    if not below:
+        return "nothing-to-measure"
+    if None in below:
         return "not-measured"
     return "" if all(below) else "in-use"

@@ -114,7 +114,7 @@ def test_low_use_over_the_whole_window_counts_after_the_grace() -> None:
         (ALL, {"cpu": 0.01, "cuda_device": None}, "not-measured"),
         (ANY, {"cpu": 0.5, "cuda_device": None}, "not-measured"),
         (ANY, {"cpu": 0.01, "cuda_device": None}, "near-end"),
-        (ALL, {"mem": 0.01}, "not-measured"),
+        (ALL, {"mem": 0.01}, "nothing-to-measure"),
     ],
 )
 def test_all_or_any_of_what_it_has_must_be_below(match: str, shares: dict[str, float | None], code: str) -> None:

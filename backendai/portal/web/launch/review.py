@@ -146,7 +146,7 @@ class Review:
     def idle_rules(self) -> list[str] | None:
         """The rules of the idle checkers that would apply, a sentence each; None while group or project is unknown."""
         kind, group, project = (self.data.get(name) for name in ("session_type", "resource_group", "project"))
-        return launch_rules(kind, group.pk, project.pk) if kind and group and project else None
+        return launch_rules(kind, group.pk, project.pk, self.amounts) if kind and group and project else None
 
     @property
     def amounts(self) -> Slots | None:

@@ -10,6 +10,7 @@ from uuid import UUID
 from django.utils.html import format_html
 
 from backendai.base.core.messages import MessageTemplate
+from backendai.base.core.slots import Slots
 from backendai.base.db.per_request import once
 from backendai.base.texts.messages import in_words
 from backendai.base.texts.translation import gettext as _
@@ -72,12 +73,16 @@ def rules_to_come(session: ComputeSession) -> list[str]:
     """Return the rules of the idle checkers that will apply once the session runs. Two queries."""
     if session.is_terminal or session.status in (Status.RUNNING, Status.TERMINATING):
         return []
-    return launch_rules(session.session_type, session.resource_group_id, session.project_id)
+    return launch_rules(session.session_type, session.resource_group_id, session.project_id, session.total)
 
 
-def launch_rules(session_type: str, group_id: int, project_id: UUID) -> list[str]:
-    """Return the rules of the idle checkers for sessions of this type there, one sentence each. Two queries."""
-    return [rule_text(checker) for checker in _checkers_for(session_type, group_id, project_id)]
+def launch_rules(session_type: str, group_id: int, project_id: UUID, slots: Slots | None = None) -> list[str]:
+    """Return the rules of the idle checkers for sessions of this type there, one sentence each. Two queries.
+
+    With ``slots``, the amounts of such a session, rules about the use of others are left out.
+    """
+    found = _checkers_for(session_type, group_id, project_id)
+    return [rule_text(one) for one in found if slots is None or not one.thresholds or slots.keys() & one.thresholds]
 
 
 def short_rules(session_type: str, group_id: int, project_id: UUID) -> str:
@@ -156,6 +161,7 @@ def _why_not(check: IdleCheck) -> str:
         "not-reachable": _("The agent does not answer, so activity is not known; the session does not count as idle."),
         "traffic-unknown": _("Usage is counted from now on."),
         "not-measured": _("Too little was measured, so the session does not count as idle."),
+        "nothing-to-measure": _("The session has none of the resources whose use is checked, so it is not ended."),
         "grace": _("This check has not started yet."),
     }
     return texts.get(check.finding.code, "")
