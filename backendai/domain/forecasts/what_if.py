@@ -21,6 +21,7 @@ from backendai.domain.activity.jobs import finish_job, refuse_second, report_pro
 from backendai.domain.activity.models import BackgroundJob
 from backendai.domain.activity.services import audit
 from backendai.domain.cluster.models import ResourceGroup
+from backendai.domain.cluster.slot_types import check_known
 from backendai.domain.compute.models import ComputeSession
 from backendai.domain.forecasts.traces import own_jobs
 from backendai.domain.planning.snapshot import read_snapshot
@@ -52,7 +53,7 @@ class WhatIf:
 def start_what_if(user: User, group: ResourceGroup, what: WhatIf, *, now: datetime) -> BackgroundJob:
     """Start a job that compares; return it. Raises UserError for wrong agents; Conflict while one runs for the
     group."""
-    added_agents(what.added, MOST_ADDED)
+    check_known({slot for agent in added_agents(what.added, MOST_ADDED) for slot in agent.capacity}, field="added")
     with transaction.atomic():
         refuse_second(WHAT_IF_JOB, group.name)
         job = start_job(

@@ -10,6 +10,7 @@ from django.test import Client
 from django.utils import timezone
 
 from backendai.domain.activity.models import BackgroundJob
+from backendai.domain.cluster.models import ResourceGroup
 from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.status import Status
 from backendai.domain.forecasts.what_if import run_what_if
@@ -82,13 +83,21 @@ def test_every_sequence_can_be_tried(dana: Client, sequence: str) -> None:
     assert job.result["figures"][1]["never"] == 0
 
 
-@pytest.mark.parametrize("added", ["many", "2 x ", "2000 x cpu=1", "1 x cpu=lots", "0 x cpu=1"])
+@pytest.mark.parametrize("added", ["many", "2 x ", "2000 x cpu=1", "1 x cpu=lots", "0 x cpu=1", "1 x cpus=4"])
 def test_wrong_agents_are_refused_at_their_field_and_stay(dana: Client, added: str) -> None:
     refused = ask(dana, added=added)
     assert refused.status_code == 422
     assert list(refused.context["form"].errors) == ["added"]
     assert f'value="{added}"' in markup(refused)
     assert not BackgroundJob.objects.exists()
+
+
+@pytest.mark.usefixtures("past")
+def test_what_is_left_empty_is_as_in_the_group(dana: Client) -> None:
+    ResourceGroup.objects.update(sequence="lifo", backfill=True)
+    ask(dana, sequence="")
+    what = BackgroundJob.objects.get().result["what"]
+    assert (what["sequence"], what["backfill"]) == ("lifo", True)
 
 
 @pytest.mark.usefixtures("past")

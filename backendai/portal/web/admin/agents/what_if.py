@@ -44,9 +44,9 @@ class WhatIfForm(GroupedFields, forms.Form):
         label=_l("Sessions of the last days"), min_value=1, max_value=MOST_DAYS, initial=7,
         help_text=_l("Sessions that have ended. At most the newest 20,000."),
     )  # fmt: skip
-    sequence = forms.ChoiceField(label=_l("Which session starts next"))
-    backfill = forms.BooleanField(
-        label=_l("Backfill"), required=False,
+    sequence = forms.ChoiceField(label=_l("Which session starts next"), required=False)
+    backfill = forms.ChoiceField(
+        label=_l("Backfill"), required=False, choices=(("", _l("As in the group")), ("on", _l("On")), ("off", _l("Off"))),
         help_text=_l("Sessions may pass the first in line if they do not delay it. Off: only as the sequence allows."),
     )  # fmt: skip
     added = forms.CharField(
@@ -60,13 +60,17 @@ class WhatIfForm(GroupedFields, forms.Form):
         group: Any = self.fields["group"]
         group.queryset = ResourceGroup.objects.order_by("name")
         sequence: Any = self.fields["sequence"]
-        sequence.choices = [(name, f"{name}: {in_words(view.label)}") for name, view in strategies(SEQUENCE).items()]
+        usual = [("", _("As in the group"))]
+        sequence.choices = usual + [
+            (name, f"{name}: {in_words(view.label)}") for name, view in strategies(SEQUENCE).items()
+        ]
         say_in_words(self)
 
     def wanted(self) -> Wanted:
-        """Return the typed values."""
-        values = self.cleaned_data
-        return Wanted(values["days"], values["sequence"], values["backfill"], values["added"])
+        """Return the typed values; what is left empty is as in the group."""
+        values, group = self.cleaned_data, self.cleaned_data["group"]
+        backfill = {"on": True, "off": False}.get(values["backfill"], group.backfill)
+        return Wanted(values["days"], values["sequence"] or group.sequence, backfill, values["added"])
 
 
 @dataclass(frozen=True, slots=True)
