@@ -109,7 +109,7 @@ def test_it_says_that_no_agent_offers_a_slot():
     reason = reason_for(a_session(asks={"cpu": 1, "rocm.device": 2}))
     assert (reason.code, reason.never) == ("slot-not-offered", True)
     assert reason.message == (
-        "No agent of resource group default offers rocm.device (offered: CPU, GPU, memory)."
+        "No agent of resource group default offers AMD GPU (offered: CPU, GPU, memory)."
     )  # fmt: skip
     assert (reason.details["slot"], reason.details["asked"]) == ("rocm.device", "2")
 

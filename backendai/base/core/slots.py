@@ -22,7 +22,13 @@ _MOST_DIGITS = 40
 _LEAST_PLAIN = 2**20  # bytes: whoever types a smaller number without a unit means MiB or GiB
 INFINITY = "∞"
 
-_RESOURCES = {"cpu": "CPU", "mem": "memory", "cuda.device": Message("GPU"), "cuda.shares": Message("GPU shares")}
+_RESOURCES = {
+    "cpu": "CPU",
+    "mem": "memory",
+    "cuda.device": Message("GPU"),
+    "cuda.shares": Message("GPU shares"),
+    "rocm.device": "AMD GPU",
+}
 _BINARY_UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40, "p": 2**50}
 _SIZE = re.compile(r"^\s*([0-9]+(?:\.[0-9]+)?)\s*([kmgtp]?)(?:i?b)?\s*\Z", re.IGNORECASE)
 _NAME = re.compile(r"^[a-z][a-z0-9]*([.\-_][a-z0-9]+)*\Z")
@@ -182,7 +188,7 @@ def written_amount(name: str, value: Any) -> Any:
 
 
 def amount_in_words(name: str, amount: int) -> str:
-    """Return an amount with its resource: ``2 CPU cores``, ``4 GiB of memory``, ``1 rocm.device``."""
+    """Return an amount with its resource: ``2 CPU cores``, ``4 GiB of memory``, ``1 npu.device``."""
     number = format_amount(name, amount)
     if name == "cpu":
         return Message("1 CPU core") if amount == MILLI else Message("{number} CPU cores", number=number)
@@ -192,6 +198,8 @@ def amount_in_words(name: str, amount: int) -> str:
         return Message("1 GPU") if amount == MILLI else Message("{number} GPUs", number=number)
     if name == "cuda.shares":
         return Message("1 GPU share") if amount == MILLI else Message("{number} GPU shares", number=number)
+    if name == "rocm.device":
+        return Message("1 AMD GPU") if amount == MILLI else Message("{number} AMD GPUs", number=number)
     return f"{number} {name}"
 
 

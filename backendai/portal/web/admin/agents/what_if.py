@@ -34,6 +34,7 @@ from backendai.portal.web.frame.jobs import percent_of
 from backendai.portal.web.frame.time_words import clock
 
 _HEIGHT, _MOST_LISTED = 100, 20
+_AS_IN_GROUP = _l("As in the group")
 
 
 class WhatIfForm(GroupedFields, forms.Form):
@@ -46,7 +47,7 @@ class WhatIfForm(GroupedFields, forms.Form):
     )  # fmt: skip
     sequence = forms.ChoiceField(label=_l("Which session starts next"), required=False)
     backfill = forms.ChoiceField(
-        label=_l("Backfill"), required=False, choices=(("", _l("As in the group")), ("on", _l("On")), ("off", _l("Off"))),
+        label=_l("Backfill"), required=False, choices=(("", _AS_IN_GROUP), ("on", _l("On")), ("off", _l("Off"))),
         help_text=_l("Sessions may pass the first in line if they do not delay it. Off: only as the sequence allows."),
     )  # fmt: skip
     added = forms.CharField(
@@ -60,10 +61,8 @@ class WhatIfForm(GroupedFields, forms.Form):
         group: Any = self.fields["group"]
         group.queryset = ResourceGroup.objects.order_by("name")
         sequence: Any = self.fields["sequence"]
-        usual = [("", _("As in the group"))]
-        sequence.choices = usual + [
-            (name, f"{name}: {in_words(view.label)}") for name, view in strategies(SEQUENCE).items()
-        ]
+        named = [(name, f"{name}: {in_words(view.label)}") for name, view in strategies(SEQUENCE).items()]
+        sequence.choices = [("", _AS_IN_GROUP), *named]
         say_in_words(self)
 
     def wanted(self) -> Wanted:
