@@ -147,6 +147,23 @@ def test_a_machine_is_emptied_with_progress_and_used_again(cast: Cast, dana: Cli
     assert (again.status_code, "is not being drained" in text_of(again)) == (422, True)
 
 
+def test_a_drain_names_first_what_would_be_lost(cast: Cast, dana: Client) -> None:
+    agent = make_agent()
+    batch = {"session_type": "batch", "startup_command": "train"}
+    make_running_session(cast.alice, agent)
+    make_running_session(cast.alice, agent, name="again", retry_on_agent_loss=True, **batch)
+    assert "would end with" not in text_of(dana.get(page(agent, "agent-drain")))
+    lost = make_running_session(cast.alice, agent, name="lost-one", **batch)
+    asked = text_of(dana.get(page(agent, "agent-drain")))
+    assert "1 session cannot be stopped and would end with its work: lost-one." in asked
+    dana.post(page(agent, "agent-drain"), {"within": "2m"})
+    ComputeSession.objects.filter(pk=lost.pk).update(ends_at=timezone.now() + timedelta(hours=1))
+    owner = Client()
+    owner.force_login(cast.alice)
+    head = markup(owner.get(reverse("web:session", args=[lost.pk]))).partition('id="ends-soon"')[0]
+    assert "in 1 min" in head and "head-end-time" not in head, "the drain comes before the time limit"
+
+
 def test_a_deadline_that_cannot_be_is_refused_at_its_field(cast: Cast, dana: Client) -> None:
     agent = make_agent("node-1")
     for within, words in (("-1h", "in the past"), ("9999d", "365 days")):

@@ -31,6 +31,7 @@ from backendai.domain.compute.status import PLACED, STARTING, Outcome, Phase, St
 
 DRAINED = "agent-drained"
 LONGEST_DRAIN = timedelta(days=365)
+_MINUTE = timedelta(seconds=59)  # texts have no seconds, so an end is rounded up
 _ALIVE = STARTING | {Status.RUNNING}
 
 
@@ -73,6 +74,16 @@ def cancel_drain(actor: User, agent: Agent) -> None:
         audit(actor.pk, "agent.cancel-drain", "agent", [agent.pk], name=agent.name)
         hint_on_commit("controller.schedule_group", agent.resource_group_id, queue=CONTROL_QUEUE)
     agent.refresh_from_db()
+
+
+def lost_at_deadline(agent: Agent) -> list[ComputeSession]:
+    """Return the running sessions of the agent that a drain can neither stop nor run again; at most ``MOST_AT_ONCE``.
+
+    Whether the agent and a storage host can store the files of the others is known only at the deadline. One query.
+    """
+    running = Kernel.objects.filter(agent=agent, status__in=_ALIVE, session__status=Status.RUNNING).exclude(RUN_AGAIN)
+    rows = ComputeSession.objects.filter(pk__in=running.values("session")).order_by("started_at", "pk")
+    return [session for session in rows[:MOST_AT_ONCE] if not session.can_stop]
 
 
 def end_drained(now: datetime) -> int:
@@ -130,7 +141,7 @@ def move_agent(actor: User, agent: Agent, group: ResourceGroup, *, force: bool =
 
 def _tell_owners(session_ids: Collection[UUID], agent: Agent, ends_at: datetime | None, now: datetime) -> None:
     """Write the message into the sessions' histories, and let browsers reload their pages."""
-    until = Message("The session ends by {at}", at=f"{ends_at:%Y-%m-%d %H:%M} UTC") if ends_at else ""
+    until = Message("The session ends by {at}", at=f"{ends_at + _MINUTE:%Y-%m-%d %H:%M} UTC") if ends_at else ""
     message = Message(
         "Agent {agent} is being drained. {until}.",
         agent=agent.name,

@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from backendai.base.core.durations import describe_duration
 from backendai.base.core.errors import UserError
+from backendai.base.texts.isolation import isolated
 from backendai.base.texts.translation import gettext as _
 from backendai.base.texts.translation import gettext_lazy as _l
 from backendai.base.texts.translation import ngettext
@@ -28,11 +29,19 @@ from backendai.domain.cluster.agents import (
 from backendai.domain.cluster.capabilities import capabilities_of
 from backendai.domain.cluster.models import Agent, ResourceGroup
 from backendai.domain.compute.models import Kernel
-from backendai.domain.compute.services.life.draining import LONGEST_DRAIN, cancel_drain, move_agent, start_drain
+from backendai.domain.compute.services.life.draining import (
+    LONGEST_DRAIN,
+    cancel_drain,
+    lost_at_deadline,
+    move_agent,
+    start_drain,
+)
 from backendai.domain.compute.services.life.retiring import retire_agent
 from backendai.domain.compute.status import PLACED
 from backendai.portal.web.admin.editing import ConfirmFormPage, ConfirmPage, FormPage
 from backendai.portal.web.admin.forms import EditForm
+
+_MOST_NAMED = 5
 
 
 class SwitchForm(EditForm):
@@ -132,7 +141,21 @@ class DrainPage(AgentAction, ConfirmFormPage):
                 "After the deadline sessions are stopped with their files and resumed on another agent; those that are "
                 "starting, and batch sessions that asked to run again, wait for one. What cannot be stopped ends."
             ),
+            *self._losses(),
         ]
+
+    def _losses(self) -> list[str]:
+        lost = lost_at_deadline(self.object)
+        if not lost:
+            return []
+        names = ", ".join(isolated(session.name) for session in lost[:_MOST_NAMED])
+        names += ", …" if len(lost) > _MOST_NAMED else ""
+        text = ngettext(
+            "%(number)s session cannot be stopped and would end with its work: %(names)s.",
+            "%(number)s sessions cannot be stopped and would end with their work: %(names)s.",
+            len(lost),
+        )
+        return [text % {"number": len(lost), "names": names}]
 
     def done(self, form: forms.Form) -> str:
         """Start the drain; return the message for the page. Raises UserError for a deadline that is too late."""
