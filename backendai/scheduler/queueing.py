@@ -114,7 +114,9 @@ class Queue:
             self._reservation = reserve_anywhere(session, shape.demand, states, self._snapshot.agents)
         else:
             self._reservation = reserve(start, states)
-            message = Message("{message} It starts at {at} at the latest.", message=reason.message, at=_when(start.at))
+            message = Message(
+                "{message} This session starts at {at} at the latest.", message=reason.message, at=_when(start.at)
+            )
             details = {**reason.details, "starts_at": start.at.isoformat()}
             reason = replace(reason, message=message, details=details, until=start.at)
         self.place = self._place_beside

@@ -41,7 +41,7 @@ def test_the_first_in_line_is_told_when_it_starts_at_the_latest():
     plan = plan_with([BUSY], [HEAD], [running(BUSY, {"cpu": 4}, HOUR)])
     reason = wait_of(plan, HEAD).reason
     assert (reason.code, reason.until) == ("insufficient-resources", NOW + HOUR)
-    assert reason.message.endswith("It starts at 2025-06-02 10:00:00 UTC at the latest.")
+    assert reason.message.endswith("This session starts at 2025-06-02 10:00:00 UTC at the latest.")
 
 
 def test_a_session_that_ends_by_then_passes_and_one_that_does_not_waits():

@@ -283,3 +283,5 @@ def test_the_script_launches_what_the_form_would(cast: Cast, browse: Browse, for
     session = ComputeSession.objects.get(name="nightly")
     assert (session.startup_command, session.slots["cpu"], sent["type"]) == (command, "2", "batch")
     assert "The same as a script" not in reviewed(browse(cast.alice), asked | {"count": "3", "name": ""})
+    bookmark = {"type": "batch", "startup_command": "true", "image": "python", "step": "5"}
+    assert "The same as a script" in browse(cast.alice).get(reverse("web:launch"), bookmark).content.decode()

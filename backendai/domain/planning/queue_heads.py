@@ -51,6 +51,11 @@ class Holders:
     others: int
     first_end: datetime | None
 
+    @property
+    def more(self) -> int:
+        """The number of the user's sessions that ``own`` leaves out."""
+        return self.number - len(self.own)
+
 
 def heads_of(user: User, groups: Sequence[ResourceGroup]) -> list[Head]:
     """Return the first session that does not fit, for each group that has one. Checks the first ``MOST_GROUPS`` groups.

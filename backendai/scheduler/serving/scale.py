@@ -148,8 +148,9 @@ def _down(endpoint: EndpointView, now: datetime) -> Scale:
     floor = max(endpoint.minimum, 1)
     needed = max(_with_spare(endpoint), floor)
     if needed >= have:
-        code = "at-min" if have <= floor and _with_spare(endpoint) < have else "at-target"
-        return Scale(have, Reason(code, _right(endpoint.load.long, have), _numbers(endpoint)))
+        is_least = have <= floor and _with_spare(endpoint) < have
+        text = _least(endpoint.load.long, have) if is_least else _right(endpoint.load.long, have)
+        return Scale(have, Reason("at-min" if is_least else "at-target", text, _numbers(endpoint)))
     if any(rule.down_under is not None for rule in endpoint.rules) and (until := _rules_rest_until(endpoint, now)):
         message = Message("The number of replicas changed a moment ago; rules lower it after five minutes.")
         return Scale(have, Reason("cooling-down", message, _numbers(endpoint), until))
@@ -164,6 +165,12 @@ def _right(load: float, number: int) -> Message:
         return Message("{load} requests are under way at once: 1 replica is right.", load=f"{load:.1f}")
     return Message(
         "{load} requests are under way at once: {number} replicas are right.", load=f"{load:.1f}", number=number
+    )
+
+
+def _least(load: float, number: int) -> Message:
+    return Message(
+        "{load} requests are under way at once; the minimum of replicas is {number}.", load=f"{load:.1f}", number=number
     )
 
 

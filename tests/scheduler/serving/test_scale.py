@@ -118,6 +118,8 @@ def test_zero_after_a_quiet_time_and_awake_at_the_first_request():
     quiet = an_endpoint(minimum=0, desired=1, load=LoadView(), asked_at=NOW - timedelta(minutes=15))
     assert decided(quiet) == (0, "fell-asleep")
     assert decided(replace(quiet, load=LoadView(open=1))) == (1, "at-min")
+    least = decide_scale(an_endpoint(minimum=2, desired=2, load=LoadView(long=0.2)), NOW).reason.message
+    assert least == "0.2 requests are under way at once; the minimum of replicas is 2."
     assert decided(replace(quiet, desired=0)) == (0, "asleep")
     assert decided(replace(quiet, desired=0, load=LoadView(held=1))) == (1, "woken")
 

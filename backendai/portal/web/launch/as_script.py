@@ -7,8 +7,12 @@ import shlex
 from pprint import pformat
 from typing import Any, NamedTuple
 
+from django.http import HttpRequest
+from django.urls import reverse
+
 from backendai.domain.compute.spec import SessionSpec
 from backendai.domain.compute.spec_document import document_of
+from backendai.portal.web.launch.review import Review
 
 _WIDTH = 88
 _CURL = """curl -fsS {url} \\
@@ -35,6 +39,13 @@ class Script(NamedTuple):
 
     language: str
     text: str
+
+
+def scripts_beside(review: Review | None, request: HttpRequest) -> list[Script]:
+    """Return a valid launch of one session as scripts; of an array, and of several sessions, nothing."""
+    if review is None or not review.checked or review.elements or review.sessions > 1:
+        return []
+    return scripts_of(review.checked.spec, request.build_absolute_uri(reverse("api:sessions")))
 
 
 def scripts_of(spec: SessionSpec, url: str) -> list[Script]:

@@ -29,6 +29,7 @@ from backendai.portal.web.dashboard.images import build_by_image, builds_for
 from backendai.portal.web.dashboard.resources import RoomBars, rooms_for
 from backendai.portal.web.frame.requests import PageRequest, signed_in
 from backendai.portal.web.launch.address import is_foreign, left_out, said_in, usual_text, with_said
+from backendai.portal.web.launch.as_script import scripts_beside
 from backendai.portal.web.launch.draft import FROM, LaunchDraft, asked_owner, draft_of, session_like
 from backendai.portal.web.launch.field_table import REVIEW, TYPE
 from backendai.portal.web.launch.fields.allocation import allocation_of
@@ -127,6 +128,7 @@ def _shown(request: PageRequest, form: LaunchForm) -> dict[str, Any]:
         "section": "sessions",
         "form": form,
         "review": review,
+        "scripts": scripts_beside(review, request),
         "steps": steps_of(form.errors),
         "step": step,
         "replaced": _replaced(request),

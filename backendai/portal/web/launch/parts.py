@@ -6,7 +6,6 @@ from typing import Any
 
 from django.http import HttpResponse
 from django.shortcuts import render
-from django.urls import reverse
 from django.utils import timezone
 
 from backendai.domain.compute.status import Status
@@ -14,7 +13,7 @@ from backendai.domain.planning.amounts.free import waiting_in
 from backendai.domain.planning.turns import Busy
 from backendai.portal.web.dashboard.images import build_by_image, builds_for
 from backendai.portal.web.frame.requests import PageRequest, signed_in
-from backendai.portal.web.launch.as_script import scripts_of
+from backendai.portal.web.launch.as_script import scripts_beside
 from backendai.portal.web.launch.draft import asked_owner
 from backendai.portal.web.launch.fields.allocation import allocation_of
 from backendai.portal.web.launch.form import LaunchForm
@@ -58,9 +57,12 @@ def launch_review(request: PageRequest) -> HttpResponse:
     """Return the cards of the last step, with the form's errors."""
     form = _form(request)
     review = review_of(form, request.user)
-    context: dict[str, Any] = {"form": form, "review": review, "owner": asked_owner(request).owner}
-    if review.checked and not review.elements and review.sessions == 1:
-        context["scripts"] = scripts_of(review.checked.spec, request.build_absolute_uri(reverse("api:sessions")))
+    context = {
+        "form": form,
+        "review": review,
+        "scripts": scripts_beside(review, request),
+        "owner": asked_owner(request).owner,
+    }
     return render(request, "web/launch/_review.html", context)
 
 

@@ -14,6 +14,7 @@ from backendai.base.core.errors import UserError
 from backendai.base.texts.messages import in_words
 from backendai.base.texts.translation import gettext as _
 from backendai.base.texts.translation import gettext_lazy as _l
+from backendai.domain.accounts.models import KeyPair
 from backendai.domain.accounts.policies.duration_field import TimeSpanField, short_duration
 from backendai.domain.catalog.models import ResourcePreset
 from backendai.domain.cluster.groups.changes import change_group, create_group, delete_group, uses_of_group
@@ -148,6 +149,9 @@ class PanelGroupForm(GroupForm, EditForm):
             "default_environ": "\n".join(f"{name}={value}" for name, value in usual.get("environ", {}).items()),
         }
         self.initial.update(values)
+        key_pairs: Any = self.fields["key_pairs"]
+        key_pairs.queryset = KeyPair.objects.select_related("user").order_by("user__email", "access_key")
+        key_pairs.label_from_instance = lambda pair: f"{pair.user.email} · {pair.access_key}"
         self.fields["idle_checkers"].queryset = IdleChecker.objects.all()  # type: ignore[attr-defined]
         if self.instance.pk:
             self.initial["idle_checkers"] = checkers_of(self.instance)
