@@ -165,6 +165,8 @@ def test_slots_that_only_a_node_knows_wait_for_an_administrator(
     record(agent, said(capacity=usual | {"evil.device": "1"}))
     rows = {row.name: (row.is_enabled, row.offered_by_id) for row in SlotType.objects.filter(name__in=usual)}
     assert rows == dict.fromkeys(usual, (True, None))
+    piece = SlotType.objects.get(name="cuda.mig-1g.10gb")
+    assert (piece.kind, piece.step) == ("unique", "1")
     evil = SlotType.objects.get(name="evil.device")
     assert (evil.is_enabled, evil.offered_by) == (False, agent)
     with pytest.raises(UserError, match="not offered at present"):

@@ -78,6 +78,8 @@ def test_group_and_project_can_be_chosen_and_a_foreign_one_is_not_shown(cast: Ca
     assert b"<html" not in chosen.content
     foreign = client.get(reverse("web:dashboard"), {"group": "secret", "project": cast.elsewhere.pk})
     assert (foreign.context["room"].group.name, foreign.context["limits"].project) == ("east", cast.project)
+    make_session(cast.alice, resource_group="west")
+    assert client.get(reverse("web:dashboard")).context["room"].group.name == "west", "where one launched last"
     assert "secret" not in words(foreign)
     refused = Caller(cast.alice).get(LIMITS, project=str(cast.elsewhere.pk))
     assert (refused.status_code, refused.json()["field"]) == (400, "project")

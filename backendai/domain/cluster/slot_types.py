@@ -15,7 +15,7 @@ from django.db.models import QuerySet
 from backendai.base.core.errors import UserError
 from backendai.base.core.messages import Message
 from backendai.base.core.nearest import unknown
-from backendai.base.core.slots import Slots, amount_in_words, decimal_text, format_amount, format_size, is_size
+from backendai.base.core.slots import MILLI, Slots, amount_in_words, decimal_text, format_amount, format_size, is_size
 from backendai.base.db.per_request import forget, is_within_request, once
 from backendai.domain.accounts.models import User
 from backendai.domain.activity.services import audit
@@ -147,10 +147,11 @@ def _read() -> Looks:
 
 def _suggested(slot: str) -> SlotType:
     ranks = {"cpu": 10, "mem": 20}
+    whole = SlotType.Kind.BYTES if is_size(slot) else SlotType.Kind.UNIQUE if _PIECE.match(slot) else None
     return SlotType(
         name=slot,
-        kind=SlotType.Kind.BYTES if is_size(slot) else SlotType.Kind.COUNT,
+        kind=whole or SlotType.Kind.COUNT,
         display_name=_USUAL.get(slot, slot)[:64],
-        quantum=1000 if is_size(slot) else 1,
+        quantum=MILLI if whole else 1,
         rank=ranks.get(slot, 100),
     )

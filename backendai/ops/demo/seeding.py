@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from django.db import transaction
 
-from backendai.base.core.slots import Slots
+from backendai.base.core.slots import MILLI, Slots
 from backendai.domain.accounts.models import KeyPair, Membership, Project, ResourcePolicy, User
 from backendai.domain.accounts.services import create_person, get_or_create_project
 from backendai.domain.catalog.models import Image, ResourcePreset
@@ -58,7 +58,8 @@ def fill(now: datetime, *, seed: int) -> None:
         _Past(now, random.Random(seed), groups, people, images).write()
         Announcement.objects.create(text="Saturday, 8:00 to 10:00: maintenance of the H100 machines.")
         SlotType.objects.update_or_create(
-            name="cuda.mig-1g.10gb", defaults={"display_name": "MIG 1g.10gb", "kind": SlotType.Kind.UNIQUE}
+            name="cuda.mig-1g.10gb",
+            defaults={"display_name": "MIG 1g.10gb", "kind": SlotType.Kind.UNIQUE, "quantum": MILLI},
         )
         leader = people["vision"][0]
         draft = TemplateDraft("training", title="Training", description="Trains a model on one H100.", icon="cpu")

@@ -50,12 +50,13 @@ def dashboard(request: PageRequest) -> HttpResponse:
     offered = {bar.slot for room in rooms for bar in room.bars}
     limits = own_limits(request.user, _project(request), also=offered)
     recent = ComputeSession.objects.filter(owner=request.user).select_related("image", "resource_group")
-    room = _chosen(rooms, request.GET.get("group", ""))
+    newest = list(recent.order_by("-created_at")[:_RECENT])
+    room = _chosen(rooms, request.GET.get("group") or (newest[0].resource_group.name if newest else ""))
     shows_room = may_see_room(request.user)
     context = {
         "section": "dashboard",
         "counts": _counts(request.user),
-        "recent": recent.order_by("-created_at")[:_RECENT],
+        "recent": newest,
         "limits": limits,
         "gauges": tightest(limits),
         "holders": [(holder, gauges_of(holder)) for holder in limits.holders],
