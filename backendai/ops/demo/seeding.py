@@ -7,6 +7,7 @@ import unicodedata
 import uuid
 from datetime import datetime, timedelta
 
+from django.conf import settings
 from django.db import transaction
 
 from backendai.base.core.slots import MILLI, Slots
@@ -161,9 +162,10 @@ class _Past:
         work = chance.choices(WORK, [one.weight for one in WORK])[0]
         person = chance.choice(self._people[work.project])
         waited = timedelta(minutes=chance.expovariate(1 / 12))
-        lasted = timedelta(hours=chance.uniform(0.5, 9))
+        # As long as those that live here, for forecasts learn from it; what a real lab would use goes to its usage.
+        lasted = timedelta(minutes=chance.uniform(*work.minutes)) / settings.DEMO_SPEED
         created_at = self._now - timedelta(days=day, minutes=chance.uniform(0, 700))
-        self._count(work, person, day, lasted.total_seconds())
+        self._count(work, person, day, 3600 * chance.uniform(0.5, 9))
         has_failed = bool(work.command) and chance.random() < 0.12
         result = Result.UNDEFINED if not work.command else Result.FAILED if has_failed else Result.SUCCESS
         return ComputeSession(
