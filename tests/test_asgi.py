@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 import threading
+import tracemalloc
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -494,3 +495,12 @@ def test_large_answers_and_large_bodies_have_their_turns(
 
 def test_the_list_of_sessions_is_a_large_answer() -> None:
     assert serving_at("/api/v1/sessions/").is_large and not serving_at("/api/v1/me/").is_large
+
+
+def test_long_addresses_are_not_kept() -> None:
+    tracemalloc.start()
+    for number in range(100):
+        serving_at(f"/{number}{'a' * 60_000}")
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert kept < 2**20

@@ -195,6 +195,11 @@ def test_it_shows_our_own_faults_by_id_only(
     assert "hunter2" in caplog.text
 
 
+def test_it_refuses_more_fields_than_a_request_has(alice: Caller) -> None:
+    answer = alice.get(f"{SESSIONS}?{'status=a&' * 1001}")
+    assert (answer.status_code, answer.json()["code"]) == (400, "too-many-fields")
+
+
 def test_it_answers_with_a_problem_for_addresses_and_methods_that_do_not_exist(alice: Caller) -> None:
     for path in ("/api/v1/nothing/", "/api/v1/sessions/not-a-uuid/", "/api/v1/sessions"):
         answer = alice.get(path)

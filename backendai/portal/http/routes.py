@@ -14,6 +14,7 @@ from django.urls import Resolver404, resolve
 LARGEST_BODY = 5 * 2**20
 LARGEST_BODY_OF_STRANGERS = 64 * 1024
 _WORDS = {"api": 3, "node": 3, "manage": 2, "compat": 2}
+_LONGEST_KEPT = 256  # characters: 4,096 of 60 KiB, which heads allow, would hold 240 MiB
 _FIXED_WORD = re.compile(r"[\w-]+")
 
 
@@ -40,7 +41,8 @@ USUAL = Serving()
 
 def serving_at(path: str) -> Serving:
     """Return how the view at this path is served."""
-    return _found(path, settings.ROOT_URLCONF)
+    find = _found if len(path) <= _LONGEST_KEPT else _found.__wrapped__
+    return find(path, settings.ROOT_URLCONF)
 
 
 @lru_cache(4096)  # pages ask for the same addresses again and again, and resolving one is a tenth of a short request

@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Any
 
-from django.core.exceptions import PermissionDenied
+from django.conf import settings
+from django.core.exceptions import PermissionDenied, TooManyFieldsSent
 from django.http import Http404, HttpResponse, JsonResponse
 from rest_framework.exceptions import APIException, ValidationError
 
@@ -74,6 +75,9 @@ def handle_exception(error: Exception, context: dict[str, Any]) -> HttpResponse 
         return problem(HTTPStatus.NOT_FOUND, "not-found", "There is nothing here that you may see.")
     if isinstance(error, PermissionDenied):
         return problem(HTTPStatus.FORBIDDEN, "permission-denied", "You may not do this.")
+    if isinstance(error, TooManyFieldsSent):
+        most = settings.DATA_UPLOAD_MAX_NUMBER_FIELDS
+        return problem(HTTPStatus.BAD_REQUEST, "too-many-fields", f"A request has at most {most} fields.")
     if isinstance(error, APIException):
         return _framework_problem(error)
     return _own_fault(error, context, HTTPStatus.INTERNAL_SERVER_ERROR, "internal-error")
