@@ -18,6 +18,7 @@ from backendai.agent.gateway.server import Gateway
 from backendai.agent.settings.config import NodeSettings
 from backendai.agent.settings.credentials import load_address, save_address
 from backendai.base.core.errors import UserError
+from backendai.base.process.http_log import http_logger
 from backendai.base.process.listeners import in_url
 from backendai.base.process.switch_interval import shorten_turns
 
@@ -74,7 +75,8 @@ class GatewayThread:
 
     async def _serve(self) -> None:
         # Without handler_cancellation the stream of a silent log would stay open after its client disconnected.
-        runner = web.AppRunner(self._gateway.application(), handler_cancellation=True, access_log=None)
+        app, log = self._gateway.application(), http_logger(__name__)
+        runner = web.AppRunner(app, handler_cancellation=True, access_log=None, logger=log)
         await runner.setup()
         try:
             await web.SockSite(runner, self._listener, backlog=256).start()

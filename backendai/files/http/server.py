@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable
 
 from aiohttp import web
 
+from backendai.base.process.http_log import http_logger
 from backendai.base.process.metrics_access import PATH, answering
 from backendai.files.config import FilesSettings
 from backendai.files.folders import operations
@@ -58,7 +59,8 @@ async def serve(settings: FilesSettings, on_ready: Callable[[], None] = lambda: 
     os.umask(_OWN_FILES_ONLY)
     server = create_server(settings)
     # With handler_cancellation, a client's disconnection ends a search and deletes an unfinished upload.
-    runner = web.AppRunner(create_app(server), access_log=None, handler_cancellation=True, read_bufsize=_BUFFER)
+    app, log = create_app(server), http_logger(__name__)
+    runner = web.AppRunner(app, access_log=None, logger=log, handler_cancellation=True, read_bufsize=_BUFFER)
     await runner.setup()
     await web.TCPSite(runner, settings.address, settings.port, shutdown_timeout=_STOP_SECONDS).start()
     logger.info("serving %s on %s:%s", ", ".join(server.hosts), settings.address, settings.port)

@@ -11,9 +11,9 @@ from contextlib import asynccontextmanager
 
 import aiohttp
 from aiohttp import web
-from aiohttp.http_exceptions import HttpProcessingError
 from django.conf import settings
 
+from backendai.base.process.http_log import http_logger
 from backendai.domain.compute.services.records.traffic import meter
 from backendai.gates.appproxy.connection_limits import LimitedHandler, LimitedServer
 from backendai.gates.appproxy.counts import counting
@@ -27,25 +27,11 @@ from backendai.gates.appproxy.headers import keep_bytes
 from backendai.gates.appproxy.relay import Relay, waits_to_send
 
 logger = logging.getLogger(__name__)
-_http_logger = logging.getLogger(f"{__name__}.http")
 
 _BACKLOG = 512
 _BUFFER = 64 * 1024
 _LARGEST_HEADER = 32 * 1024  # some apps keep a lot in cookies
 _STOP_SECONDS = 3.0
-
-
-class _NoBadRequests(logging.Filter):
-    """Drops log records of malformed requests, which are answered with 400. Anybody can send them, and they would fill
-    the log.
-    """
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether the record is to be logged."""
-        return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
-
-
-_http_logger.addFilter(_NoBadRequests())
 
 
 def _started_answer(door: AppHandler) -> Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]:
@@ -77,7 +63,7 @@ async def serving(listener: socket.socket) -> AsyncIterator[None]:
         _started_answer(door),
         handler_cancellation=True,
         access_log=None,
-        logger=_http_logger,
+        logger=http_logger(__name__),
         auto_decompress=False,
         read_bufsize=_BUFFER,
         max_field_size=_LARGEST_HEADER,
