@@ -64,7 +64,6 @@ class ImageDetail(VersionedView, ImageView, RetrieveAPIView[Image]):
         change_image(self.user.pk, image, values)
         return self.answer(self.get_object())
 
-    @extend_schema(responses={204: None})
     def delete(self, request: Request, image_id: UUID) -> Response:
         """Delete the image from the catalogue; agents and registries keep it.
 

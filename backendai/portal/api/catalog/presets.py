@@ -221,7 +221,6 @@ class PresetDetail(VersionedView, PresetView, RetrieveAPIView[ResourcePreset]):
         preset, values = self.get_object(), _values(values_of(PresetChange, request.data))
         return self.answer(write_preset(self.user.pk, preset, values))
 
-    @extend_schema(responses={204: None})
     def delete(self, request: Request, preset_id: int) -> Response:
         """Delete the preset."""
         delete_preset(self.user.pk, self.get_object())

@@ -125,7 +125,6 @@ class RegistryDetail(RegistryView, RetrieveAPIView[Registry]):
         registry, values = self.get_object(), _values(values_of(RegistryChange, request.data))
         return self.answer(write_registry(self.user.pk, registry, values))
 
-    @extend_schema(responses={204: None})
     def delete(self, request: Request, pk: int) -> Response:
         """Delete the registry; its images stay."""
         delete_registry(self.user.pk, self.get_object())

@@ -197,7 +197,6 @@ class JoinTokenDetail(GenericAPIView[JoinToken]):
     token_scopes = (Scope.ADMIN,)
     serializer_class = JoinTokenBody
 
-    @extend_schema(responses={204: None})
     def delete(self, request: Request, join_token_id: int) -> Response:
         """Revoke the token; agents that joined with it stay."""
         revoke_join_token(user_of(request), join_token_id)

@@ -107,7 +107,6 @@ class AnnouncementDetail(GenericAPIView[Announcement]):
         write_announcement(user_of(request).pk, row, values_of(AnnouncementChange, request.data))
         return Response(AnnouncementBody(row).data)
 
-    @extend_schema(responses={204: None})
     def delete(self, request: Request, announcement_id: int) -> Response:
         """Delete the announcement."""
         delete_object(user_of(request).pk, self.get_object(), "announcement")

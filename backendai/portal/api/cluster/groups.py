@@ -90,7 +90,6 @@ class ResourceGroupDetail(ResourceGroupView):
         """Return the group with its free resources."""
         return Response(_body(room_in([self.get_object()])[0]))
 
-    @extend_schema(responses={204: None})
     def delete(self, request: Request, group: str) -> Response:
         """Delete an unused group; 409 with the counts of objects that belong to it."""
         actor = superadmin_of(request)

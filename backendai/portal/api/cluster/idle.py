@@ -24,7 +24,7 @@ from backendai.domain.compute.services.life.idle_extension import extend_idle
 from backendai.domain.planning.idle.checks import checks_of
 from backendai.portal.api.frame.authentication import user_of
 from backendai.portal.api.frame.paging import ByName
-from backendai.portal.api.frame.parsing import LengthField, StrictSerializer
+from backendai.portal.api.frame.parsing import LengthField, StrictSerializer, values_of
 from backendai.portal.api.frame.versions import VersionedView
 from backendai.scheduler.idle_kinds import kind_choices
 
@@ -194,9 +194,7 @@ class IdleCheckerList(ListAPIView[IdleChecker]):
         """Create an idle checker; its checks start within 15 seconds."""
         if not user_of(request).is_superadmin:
             raise Http404
-        body = CheckerRequest(data=request.data)
-        body.is_valid(raise_exception=True)
-        values = dict(body.validated_data)
+        values = values_of(CheckerRequest, request.data)
         places = merged_places(None, values)
         made = write_checker(user_of(request).pk, IdleChecker(), values, places)
         return Response(_body(request, made.pk), status=status.HTTP_201_CREATED)
@@ -210,7 +208,6 @@ class IdleCheckerDetail(VersionedView, GenericAPIView[IdleChecker]):
     queryset = IdleChecker.objects.none()
     serializer_class = CheckerBody
     token_scopes = (Scope.ADMIN,)
-    filter_backends: list[Any] = []
 
     @extend_schema(responses=CheckerBody)
     def get(self, request: Request, pk: int) -> Response:
@@ -221,14 +218,11 @@ class IdleCheckerDetail(VersionedView, GenericAPIView[IdleChecker]):
     def patch(self, request: Request, pk: int) -> Response:
         """Change the given fields; existing warnings are issued again by the new rule."""
         checker = get_object_or_404(_visible(request), pk=pk)
-        body = CheckerChange(data=request.data)
-        body.is_valid(raise_exception=True)
-        values = dict(body.validated_data)
+        values = values_of(CheckerChange, request.data)
         places = merged_places(checker, values)
         write_checker(user_of(request).pk, checker, values, places)
         return Response(_body(request, pk))
 
-    @extend_schema(responses={204: None})
     def delete(self, request: Request, pk: int) -> Response:
         """Delete the idle checker; its warnings are cancelled."""
         delete_checker(user_of(request).pk, get_object_or_404(_visible(request), pk=pk))
@@ -239,7 +233,6 @@ class SessionIdleChecks(GenericAPIView[Any]):
     """The results of the idle checkers for a session."""
 
     serializer_class = IdleChecksBody
-    filter_backends: list[Any] = []
 
     @extend_schema(responses=IdleChecksBody)
     def get(self, request: Request, session_id: UUID) -> Response:
@@ -252,15 +245,13 @@ class SessionIdleExtension(GenericAPIView[Any]):
 
     serializer_class = IdleChecksBody
     token_scopes = (Scope.SESSIONS,)
-    filter_backends: list[Any] = []
 
     @extend_schema(request=ExtendRequest, responses=IdleChecksBody)
     def post(self, request: Request, session_id: UUID) -> Response:
         """Postpone the announced end; 409 ``no-more-extensions`` if the checker allows no more."""
         session = _session(request, session_id)
-        body = ExtendRequest(data=request.data)
-        body.is_valid(raise_exception=True)
-        extend_idle(session, user_of(request), body.validated_data["checker"], now=timezone.now())
+        values = values_of(ExtendRequest, request.data)
+        extend_idle(session, user_of(request), values["checker"], now=timezone.now())
         return Response(_checks(session))
 
 

@@ -86,7 +86,6 @@ class EndpointTokenDetail(EndpointPartView[EndpointToken]):
     serializer_class = EndpointTokenBody
     lookup_url_kwarg = "endpoint_token_id"
 
-    @extend_schema(responses={204: None})
     def delete(self, request: Request, endpoint_id: UUID, endpoint_token_id: UUID) -> Response:
         """Revoke the token; app proxies reject it within two seconds."""
         revoke_token(self.get_object(), self.user)

@@ -102,7 +102,6 @@ class EndpointDetail(VersionedView, EndpointView):
         change_endpoint(endpoint, self.user, **values_of(EndpointChange, request.data))
         return Response(_body(endpoint))
 
-    @extend_schema(responses={204: None})
     def delete(self, request: Request, endpoint_id: UUID) -> Response:
         """Delete the endpoint; its replicas end when their open requests are answered."""
         set_wish(self.get_object(), self.user, DesiredState.DELETED)

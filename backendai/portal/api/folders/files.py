@@ -134,7 +134,6 @@ class FolderTrash(FolderFilesView):
         """Return a page of the trash."""
         return Response(self.files().trash(values_of(TrashQuery, request.query_params.dict()).get("after")))
 
-    @extend_schema(responses={204: None})
     def delete(self, request: Request, folder_id: UUID) -> Response:
         """Empty the trash."""
         self.files(to_edit=True).empty_trash()
@@ -146,7 +145,6 @@ class FolderTrashItem(FolderFilesView):
 
     serializer_class = TrashBody
 
-    @extend_schema(responses={204: None})
     def delete(self, request: Request, folder_id: UUID, item: str) -> Response:
         """Delete the file permanently."""
         self.files(to_edit=True).forget(item)

@@ -82,7 +82,6 @@ class FolderShare(GenericAPIView[Any]):
     token_scopes = (Scope.FOLDERS,)
     serializer_class = FolderGrantBody
 
-    @extend_schema(responses={204: None})
     def delete(self, request: Request, folder_id: UUID, guest_id: UUID) -> Response:
         """Stop sharing; running sessions keep the mount until their end."""
         folder = require_rights(user_of(request), folder_id, MANAGE)

@@ -109,7 +109,6 @@ class StorageHostDetail(StorageHostView):
         host, values = self.get_object(), values_of(HostChange, request.data)
         return self.answer(write_host(self.user.pk, host, values))
 
-    @extend_schema(responses={204: None})
     def delete(self, request: Request, storage_host_id: UUID) -> Response:
         """Remove the storage host from the portal; its files stay. 409 ``storage-host-in-use`` while it has folders."""
         delete_host(self.user.pk, self.get_object())

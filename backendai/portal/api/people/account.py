@@ -58,7 +58,6 @@ class TokenDetail(GenericAPIView[AccessToken]):
     serializer_class = TokenBody
     token_scopes = (Scope.ACCOUNT,)
 
-    @extend_schema(responses={204: None})
     def delete(self, request: Request, token_id: UUID) -> Response:
         """Revoke the token; requests with it are rejected from now on."""
         revoke_token(user_of(request), token_id)
@@ -71,7 +70,6 @@ class OwnToken(GenericAPIView[AccessToken]):
     serializer_class = TokenBody
     token_scopes = (Scope.READ,)  # any token may end itself
 
-    @extend_schema(responses={204: None})
     def delete(self, request: Request) -> Response:
         """Revoke the token that the request carries."""
         token = asking_token(request)

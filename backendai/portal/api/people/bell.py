@@ -56,7 +56,6 @@ class Bell(GenericAPIView[Any]):
         """Return the newest notifications, at most 100 each about sessions, runs, endpoints and given access."""
         return only_page(NoticeBody(_notices_of(user_of(request)), many=True).data)
 
-    @extend_schema(responses={204: None})
     def delete(self, request: Request) -> Response:
         """Dismiss all notifications and ended jobs; invitations that wait for an answer stay."""
         now = timezone.now()

@@ -11,17 +11,18 @@ from rest_framework.response import Response
 from backendai.domain.accounts.models import Domain
 from backendai.domain.accounts.scopes import Scope
 from backendai.domain.accounts.services import change_domain, create_domain, delete_domain
-from backendai.portal.api.frame.named import policy_named
+from backendai.portal.api.frame.named import policy_named, with_rows
 from backendai.portal.api.frame.paging import ByName
 from backendai.portal.api.frame.parsing import values_of
-from backendai.portal.api.frame.views import TaggedView
+from backendai.portal.api.frame.versions import VersionedView
+from backendai.portal.api.frame.views import ResourceView
 from backendai.portal.api.people.bodies import DomainBody, DomainChange, NewDomainRequest
 
 
-class DomainView(TaggedView[Domain]):
+class DomainView(ResourceView[Domain]):
     """The base of the views of domains."""
 
-    queryset = shown_rows = Domain.objects.select_related("policy")
+    queryset = Domain.objects.select_related("policy")
     serializer_class = DomainBody
     lookup_url_kwarg = "domain_id"
     token_scopes = (Scope.ADMIN,)
@@ -40,19 +41,21 @@ class DomainList(DomainView, ListAPIView[Domain]):
         return self.answer(domain, status.HTTP_201_CREATED)
 
 
-class DomainDetail(DomainView):
+class DomainDetail(VersionedView, DomainView):
     """One domain."""
+
+    versioned = (Domain, "pk")
 
     def get(self, request: Request, domain_id: int) -> Response:
         """Return the domain; use ``ETag`` as ``If-Match`` of a change."""
-        return self.tagged()
+        return self.answer(self.get_object())
 
     @extend_schema(request=DomainChange, responses=DomainBody)
     def patch(self, request: Request, domain_id: int) -> Response:
         """Change the given fields. 412 if ``If-Match`` does not name the current version."""
-        return self.change(request, DomainChange, lambda domain, values: change_domain(self.user, domain, values))
+        domain, values = self.get_object(), with_rows(self.user, values_of(DomainChange, request.data))
+        return self.answer(change_domain(self.user, domain, values))
 
-    @extend_schema(responses={204: None})
     def delete(self, request: Request, domain_id: int) -> Response:
         """Delete an unused domain; 409 with the counts of objects that belong to it."""
         delete_domain(self.user, self.get_object())

@@ -101,7 +101,6 @@ class SshKeyDetail(GenericAPIView[Any]):
     serializer_class = SshKeyBody
     token_scopes = (Scope.ACCOUNT,)
 
-    @extend_schema(responses={204: None})
     def delete(self, request: Request, ssh_key_id: UUID) -> Response:
         """Delete the key; running sessions still have it."""
         remove_ssh_key(user_of(request), ssh_key_id)
@@ -144,7 +143,6 @@ class DotfileDetail(GenericAPIView[Any]):
         """Return the owner of the file; 404 if not visible."""
         return user_of(self.request)
 
-    @extend_schema(responses={204: None})
     def delete(self, request: Request, **ids: Any) -> Response:
         """Delete the file; running sessions still have it."""
         remove_dotfile(user_of(request), self.owner(), ids[self.lookup_url_kwarg])

@@ -53,7 +53,6 @@ class InvitationList(InvitationView, ListAPIView[Invitation]):
 class InvitationDetail(InvitationView):
     """One invitation."""
 
-    @extend_schema(responses={204: None})
     def delete(self, request: Request, invitation_id: UUID) -> Response:
         """Revoke the invitation: its link stops working."""
         revoke_invitation(self.user, self.get_object(), now=timezone.now())

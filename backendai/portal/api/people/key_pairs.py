@@ -90,7 +90,6 @@ class KeyPairDetail(GenericAPIView[Any]):
         values = values_of(KeyPairChange, request.data)
         return Response(KeyPairBody(change_key_pair(user_of(request), access_key, **values)).data)
 
-    @extend_schema(responses={204: None})
     def delete(self, request: Request, access_key: str) -> Response:
         """Delete the key pair. 409 if it is the main one, or while sessions count against it."""
         delete_key_pair(user_of(request), access_key)

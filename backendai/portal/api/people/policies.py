@@ -156,7 +156,6 @@ class PolicyDetail(VersionedView, PolicyView):
         write_policy(self.user.pk, policy, values)
         return self.answer(self.get_object())
 
-    @extend_schema(responses={204: None})
     def delete(self, request: Request, pk: int) -> Response:
         """Delete the policy; 409 ``policy-in-use`` with the counts while it is assigned."""
         delete_policy(self.user.pk, self.get_object())

@@ -25,10 +25,11 @@ from backendai.domain.accounts.services import (
     remove_member,
     set_member_role,
 )
-from backendai.portal.api.frame.named import domain_named, policy_named
+from backendai.portal.api.frame.named import domain_named, policy_named, with_rows
 from backendai.portal.api.frame.paging import ByName, NewestFirst
 from backendai.portal.api.frame.parsing import values_of
-from backendai.portal.api.frame.views import ResourceView, TaggedView
+from backendai.portal.api.frame.versions import VersionedView
+from backendai.portal.api.frame.views import ResourceView
 from backendai.portal.api.people.bodies import (
     MemberBody,
     MemberChange,
@@ -40,11 +41,12 @@ from backendai.portal.api.people.bodies import (
 from backendai.portal.api.people.filters import ProjectFilter
 
 
-class ProjectView(TaggedView[Project]):
+class ProjectView(ResourceView[Project]):
     """The base of the views of projects."""
 
-    queryset = Project.objects.select_related("domain__policy", "policy")
-    shown_rows = queryset.annotate(number_of_members=number_of(Membership.objects.all(), "project"))
+    queryset = Project.objects.select_related("domain__policy", "policy").annotate(
+        number_of_members=number_of(Membership.objects.all(), "project")
+    )
     serializer_class = ProjectDetail
     lookup_url_kwarg = "project_id"
     token_scopes = (Scope.ADMIN,)
@@ -53,7 +55,6 @@ class ProjectView(TaggedView[Project]):
 class ProjectList(ProjectView, ListAPIView[Project]):
     """The visible projects; creates one."""
 
-    queryset = ProjectView.shown_rows
     pagination_class = ByName
     filterset_class = ProjectFilter
 
@@ -65,22 +66,25 @@ class ProjectList(ProjectView, ListAPIView[Project]):
         if domain is None:
             raise UserError("Name the domain.", field="domain", code="unknown-domain")
         project = create_project(self.user, domain, values["name"], policy=policy_named(values["policy"]))
-        return Response(self.shown(project.pk), status.HTTP_201_CREATED)
+        return self.answer(get_object_or_404(self.get_queryset(), pk=project.pk), status.HTTP_201_CREATED)
 
 
-class ProjectPage(ProjectView):
+class ProjectPage(VersionedView, ProjectView):
     """One project."""
+
+    versioned = (Project, "pk")
 
     def get(self, request: Request, project_id: UUID) -> Response:
         """Return the project; use ``ETag`` as ``If-Match`` of a change."""
-        return self.tagged()
+        return self.answer(self.get_object())
 
     @extend_schema(request=ProjectChange, responses=ProjectDetail)
     def patch(self, request: Request, project_id: UUID) -> Response:
         """Change the given fields. 412 if ``If-Match`` does not name the current version."""
-        return self.change(request, ProjectChange, lambda project, values: change_project(self.user, project, values))
+        project, values = self.get_object(), with_rows(self.user, values_of(ProjectChange, request.data))
+        change_project(self.user, project, values)
+        return self.answer(self.get_object())
 
-    @extend_schema(responses={204: None})
     def delete(self, request: Request, project_id: UUID) -> Response:
         """Delete a project that was never used; otherwise 409 with its uses."""
         delete_project(self.user, self.get_object())
@@ -129,7 +133,6 @@ class MemberPage(MemberView):
         values = values_of(MemberChange, request.data)
         return self.answer(set_member_role(self.user, project, user, values["role"]))
 
-    @extend_schema(responses={204: None})
     def delete(self, request: Request, project_id: UUID, user_id: UUID) -> Response:
         """Remove the member from the project; their sessions continue."""
         remove_member(self.user, *self._both())

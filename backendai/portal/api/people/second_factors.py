@@ -46,7 +46,6 @@ class OwnSecondFactors(GenericAPIView[Authenticator]):
     queryset = Authenticator.objects.order_by("created_at")
     serializer_class = SecondFactorBody
     pagination_class = OnePage
-    filter_backends = ()
 
     @extend_schema(responses=SecondFactorBody(many=True))
     def get(self, request: Request) -> Response:
@@ -57,7 +56,6 @@ class OwnSecondFactors(GenericAPIView[Authenticator]):
 class UserSecondFactors(UserView):
     """The second factors of a user who has lost them."""
 
-    @extend_schema(responses={204: None})
     def delete(self, request: Request, user_id: UUID) -> Response:
         """Delete all second factors; all sign-ins of the user end. Verify first who asked for it."""
         user = self.get_object()

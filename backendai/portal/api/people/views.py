@@ -5,6 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from django.db.models import Prefetch
+from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema
 from rest_framework import status
@@ -16,10 +17,11 @@ from backendai.domain.accounts.models import Membership, User
 from backendai.domain.accounts.scopes import Scope
 from backendai.domain.accounts.services import NewUser, change_user, create_user, set_password, set_user_active
 from backendai.domain.compute.services.launching.purging import purge_user
-from backendai.portal.api.frame.named import domain_named, policy_named, project_named
+from backendai.portal.api.frame.named import domain_named, policy_named, project_named, with_rows
 from backendai.portal.api.frame.paging import NewestFirst
 from backendai.portal.api.frame.parsing import values_of
-from backendai.portal.api.frame.views import TaggedView
+from backendai.portal.api.frame.versions import VersionedView
+from backendai.portal.api.frame.views import ResourceView
 from backendai.portal.api.people.bodies import NewUserRequest, PasswordRequest, PurgeRequest, UserBody, UserChange
 from backendai.portal.api.people.filters import UserFilter
 
@@ -30,11 +32,10 @@ class ByEmail(NewestFirst):
     ordering = "email"
 
 
-class UserView(TaggedView[User]):
+class UserView(ResourceView[User]):
     """The base of the views of users. A response takes three queries for any number of them."""
 
-    queryset = User.objects.select_related("domain", "policy")
-    shown_rows = queryset.prefetch_related(
+    queryset = User.objects.select_related("domain", "policy").prefetch_related(
         Prefetch("memberships", Membership.objects.select_related("project").order_by("project__name"))
     )
     serializer_class = UserBody
@@ -45,7 +46,6 @@ class UserView(TaggedView[User]):
 class UserList(UserView, ListAPIView[User]):
     """The visible users; creates one."""
 
-    queryset = UserView.shown_rows
     pagination_class = ByEmail
     filterset_class = UserFilter
 
@@ -56,21 +56,25 @@ class UserList(UserView, ListAPIView[User]):
         domain = domain_named(self.user, wishes.pop("domain"))
         projects = [project_named(self.user, one, domain=domain, field="projects") for one in wishes["projects"]]
         new = NewUser(**wishes | {"domain": domain, "policy": policy_named(wishes["policy"]), "projects": projects})
-        return Response(self.shown(create_user(self.user, new).pk), status.HTTP_201_CREATED)
+        made = create_user(self.user, new)
+        return self.answer(get_object_or_404(self.get_queryset(), pk=made.pk), status.HTTP_201_CREATED)
 
 
-class UserDetail(UserView):
+class UserDetail(VersionedView, UserView):
     """One user."""
+
+    versioned = (User, "pk")
 
     def get(self, request: Request, user_id: UUID) -> Response:
         """Return the user; use ``ETag`` as ``If-Match`` of a change."""
-        return self.tagged()
+        return self.answer(self.get_object())
 
     @extend_schema(request=UserChange, responses=UserBody)
     def patch(self, request: Request, user_id: UUID) -> Response:
         """Change the given fields. 412 if ``If-Match`` does not name the current version."""
-        now = timezone.now()
-        return self.change(request, UserChange, lambda user, values: change_user(self.user, user, values, now=now))
+        user, values = self.get_object(), with_rows(self.user, values_of(UserChange, request.data))
+        change_user(self.user, user, values, now=timezone.now())
+        return self.answer(self.get_object())
 
 
 class UserActivation(UserView):
@@ -82,7 +86,7 @@ class UserActivation(UserView):
     def post(self, request: Request, user_id: UUID) -> Response:
         """Change the state of the account; repeating the request changes nothing."""
         set_user_active(self.user, self.get_object(), self.active, now=timezone.now())
-        return Response(self.shown(user_id))
+        return self.answer(self.get_object())
 
 
 class UserDeactivation(UserActivation):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from typing import Any
 from uuid import UUID
@@ -11,7 +11,7 @@ from uuid import UUID
 from asgiref.sync import sync_to_async
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema
-from rest_framework import serializers, status
+from rest_framework import status
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -24,7 +24,7 @@ from backendai.gates.gateways.guests import GuestTarget, ask, find_target, note_
 from backendai.gates.gateways.reach import still_visible
 from backendai.portal.api.frame.asynchronous import AsyncAPIView
 from backendai.portal.api.frame.authentication import credential_of, user_of
-from backendai.portal.api.frame.parsing import StrictJSONParser
+from backendai.portal.api.frame.parsing import StrictJSONParser, values_of
 from backendai.portal.api.pipelines.run_bodies import (
     CodeRunRequest,
     CompletionRequest,
@@ -87,13 +87,6 @@ class GuestView(AsyncAPIView):
         """Send an operation to the guest agent, and return its answer."""
         return await ask(self.target, {"op": op, **order})
 
-    def read(self, kind: type[serializers.Serializer[Any]], data: Any) -> Mapping[str, Any]:
-        """Return the validated values. Raises ValidationError."""
-        body = kind(data=data)
-        body.is_valid(raise_exception=True)
-        values: Mapping[str, Any] = body.validated_data
-        return values
-
 
 class RunList(GuestView):
     """The runs of a session; runs code."""
@@ -103,12 +96,12 @@ class RunList(GuestView):
     @extend_schema(parameters=[RunsQuery], responses=dict)
     async def get(self, request: Request, session_id: UUID) -> Response:
         """Return the newest runs with the beginning of their code, and the contexts; ``before`` leads to older runs."""
-        return Response(await self.ask("runs", **self.read(RunsQuery, request.query_params)))
+        return Response(await self.ask("runs", **values_of(RunsQuery, request.query_params)))
 
     @extend_schema(request=CodeRunRequest, responses={200: RunBody, 202: RunBody})
     async def post(self, request: Request, session_id: UUID) -> Response:
         """Run code: 200 if it has ended within ``wait`` seconds, otherwise 202."""
-        wish = self.read(CodeRunRequest, request.data)
+        wish = values_of(CodeRunRequest, request.data)
         told = await self.ask("run", **{**wish, "options": dict(wish["options"])})
         return Response(told, status.HTTP_200_OK if told.get("state") in ENDED else status.HTTP_202_ACCEPTED)
 
@@ -119,7 +112,7 @@ class RunDetail(GuestView):
     @extend_schema(parameters=[RunQuery], responses=RunBody)
     async def get(self, request: Request, session_id: UUID, run_id: str) -> Response:
         """Return the state of the run and its items from an offset; optionally waits for new ones."""
-        query = self.read(RunQuery, request.query_params)
+        query = values_of(RunQuery, request.query_params)
         return Response(await self.ask("read", run_id=run_id, **query))
 
     @extend_schema(responses={200: dict})
@@ -143,7 +136,7 @@ class RunAnswer(GuestView):
     @extend_schema(request=RunInput, responses={200: dict})
     async def post(self, request: Request, session_id: UUID, run_id: str) -> Response:
         """Answer a run that waits for input."""
-        text = self.read(RunInput, request.data)["text"]
+        text = values_of(RunInput, request.data)["text"]
         return Response(await self.ask("input", run_id=run_id, text=text))
 
 
@@ -167,7 +160,7 @@ class ContextList(GuestView):
     @extend_schema(request=ContextRequest, responses={201: dict})
     async def post(self, request: Request, session_id: UUID) -> Response:
         """Create a context of a language; its interpreter starts with its first run."""
-        wish = self.read(ContextRequest, request.data)
+        wish = values_of(ContextRequest, request.data)
         told = await self.ask("context", context=wish["name"], language=wish["language"])
         return Response(told, status.HTTP_201_CREATED)
 
@@ -187,7 +180,7 @@ class ContextDetail(GuestView):
     @extend_schema(parameters=[ContextEnd], responses={204: None})
     async def delete(self, request: Request, session_id: UUID, context: str) -> Response:
         """End the interpreter and delete the context; its current run is lost."""
-        await self.ask("delete-context", context=context, **self.read(ContextEnd, request.query_params))
+        await self.ask("delete-context", context=context, **values_of(ContextEnd, request.query_params))
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
@@ -206,4 +199,4 @@ class Completion(GuestView):
     @extend_schema(request=CompletionRequest, responses={200: dict})
     async def post(self, request: Request, session_id: UUID) -> Response:
         """Return completions at the cursor, or ``busy`` within a second."""
-        return Response(await self.ask("complete", **self.read(CompletionRequest, request.data)))
+        return Response(await self.ask("complete", **values_of(CompletionRequest, request.data)))

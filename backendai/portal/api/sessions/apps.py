@@ -23,7 +23,7 @@ from backendai.domain.compute.services.apps.public import close_to_others, open_
 from backendai.domain.compute.services.apps.settings import change_app
 from backendai.domain.compute.status import ShareRight
 from backendai.portal.api.frame.authentication import credential_of, user_of
-from backendai.portal.api.frame.parsing import StrictSerializer
+from backendai.portal.api.frame.parsing import StrictSerializer, values_of
 
 
 class AppBody(serializers.Serializer[Any]):
@@ -142,9 +142,7 @@ class SessionAppSettings(APIView):
         default.
         """
         session, now = _session(request, session_id), timezone.now()
-        body = AppSettingsBody(data=request.data)
-        body.is_valid(raise_exception=True)
-        said = body.validated_data
+        said = values_of(AppSettingsBody, request.data)
         app = change_app(user_of(request), session, service, title=said["title"], arguments=said["arguments"])
         return Response(AppBody(app, context={"public": public_services(session, now)}).data)
 
@@ -161,9 +159,7 @@ class SessionAppForEverybody(APIView):
         A repeated request changes the end. 409 if the site does not allow it, or the app cannot be opened now.
         """
         session, now = _session(request, session_id), timezone.now()
-        body = PublicAppBody(data=request.data)
-        body.is_valid(raise_exception=True)
-        public_for = PublicFor(body.validated_data["public_for"])
+        public_for = PublicFor(values_of(PublicAppBody, request.data)["public_for"])
         app = open_to_everybody(user_of(request), session, service, now=now, public_for=public_for)
         return Response(AppBody(app, context={"public": public_services(session, now)}).data)
 

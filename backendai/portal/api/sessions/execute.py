@@ -23,6 +23,7 @@ from backendai.base.wire.runs import ENDED, FILE_CHUNK, LARGEST_FILE
 from backendai.gates.gateways.guests import file_of, put_file
 from backendai.portal.api.frame.errors import BodyTooLarge
 from backendai.portal.api.frame.multipart import files_in
+from backendai.portal.api.frame.parsing import values_of
 from backendai.portal.api.frame.streamed_body import StreamedBody
 from backendai.portal.api.pipelines.run_bodies import ExecuteRequest
 from backendai.portal.api.pipelines.runs import GuestView
@@ -42,7 +43,7 @@ class Execute(GuestView):
     @extend_schema(request=ExecuteRequest, responses={200: dict})
     async def post(self, request: Request, session_id: UUID) -> Response:
         """Run, continue, answer, complete or interrupt code; a run that has not ended after 2 s is ``continued``."""
-        wish = self.read(ExecuteRequest, request.data)
+        wish = values_of(ExecuteRequest, request.data)
         run_id, mode, code = str(wish.get("runId") or uuid4().hex), wish["mode"], wish["code"]
         if mode == "complete":
             found = await self.ask("complete", code=code, cursor=_cursor(wish["options"], code))

@@ -125,7 +125,6 @@ class SessionExplanation(GenericAPIView[Any]):
     """Why a session does not start."""
 
     serializer_class = SessionExplanationBody
-    filter_backends: list[Any] = []
 
     @extend_schema(responses=SessionExplanationBody)
     def get(self, request: Request, session_id: UUID) -> Response:

@@ -27,7 +27,7 @@ from backendai.portal.api.folders.bodies import FolderBody, KeepHomeRequest
 from backendai.portal.api.folders.file_bodies import DirectoryRequest, EntriesBody, EntryBody, MoveRequest
 from backendai.portal.api.folders.views import host_named, shown_folder
 from backendai.portal.api.frame.authentication import user_of
-from backendai.portal.api.frame.parsing import StrictSerializer
+from backendai.portal.api.frame.parsing import StrictSerializer, values_of
 from backendai.portal.api.pipelines.runs import GuestView
 
 _LONGEST = 4096
@@ -75,7 +75,7 @@ class HomeEntries(GuestView):
     @extend_schema(parameters=[HomeEntriesQuery], responses=EntriesBody)
     async def get(self, request: Request, session_id: UUID) -> Response:
         """Return a page of the directory."""
-        query = self.read(HomeEntriesQuery, request.query_params.dict())
+        query = values_of(HomeEntriesQuery, request.query_params.dict())
         return Response(await ask_home(self.target, "list", **query))
 
 
@@ -85,7 +85,7 @@ class HomeEntry(GuestView):
     @extend_schema(parameters=[HomePathQuery], responses=EntryBody)
     async def get(self, request: Request, session_id: UUID) -> Response:
         """Return the file or directory."""
-        query = self.read(HomePathQuery, request.query_params.dict())
+        query = values_of(HomePathQuery, request.query_params.dict())
         return Response(await ask_home(self.target, "stat", **query))
 
 
@@ -98,7 +98,7 @@ class HomeSearch(GuestView):
 
         ``complete`` is false if there may be more, or after 10 s.
         """
-        query = self.read(HomeSearchQuery, request.query_params.dict())
+        query = values_of(HomeSearchQuery, request.query_params.dict())
         return Response(await ask_home(self.target, "find", **query))
 
 
@@ -108,7 +108,7 @@ class HomeDirectories(GuestView):
     @extend_schema(request=DirectoryRequest, responses={201: EntryBody})
     async def post(self, request: Request, session_id: UUID) -> Response:
         """Create a directory; 409 ``exists`` if there is one."""
-        made = await ask_home(self.target, "mkdir", **self.read(DirectoryRequest, request.data))
+        made = await ask_home(self.target, "mkdir", **values_of(DirectoryRequest, request.data))
         return Response(made, status=status.HTTP_201_CREATED)
 
 
@@ -118,7 +118,7 @@ class HomeMoves(GuestView):
     @extend_schema(request=MoveRequest, responses=EntryBody)
     async def post(self, request: Request, session_id: UUID) -> Response:
         """Move a file or directory; 409 ``exists``, unless ``overwrite``, and ``mounted`` if it contains a mount."""
-        return Response(await ask_home(self.target, "rename", **self.read(MoveRequest, request.data)))
+        return Response(await ask_home(self.target, "rename", **values_of(MoveRequest, request.data)))
 
 
 class HomeDeletions(GuestView):
@@ -130,7 +130,7 @@ class HomeDeletions(GuestView):
 
         409 ``mounted`` if one contains a mount.
         """
-        return Response(await ask_home(self.target, "remove", **self.read(HomeDeletionRequest, request.data)))
+        return Response(await ask_home(self.target, "remove", **values_of(HomeDeletionRequest, request.data)))
 
 
 class HomeArchive(GuestView):
@@ -164,9 +164,7 @@ class SessionHome(GenericAPIView[Folder]):
         """Start to copy the home folder into a new folder, which is READY once all files are copied."""
         user = user_of(request)
         session = get_object_or_404(ComputeSession.objects.visible_to(user), pk=session_id)
-        body = KeepHomeRequest(data=request.data)
-        body.is_valid(raise_exception=True)
-        data = dict(body.validated_data)
-        host = host_named(user, data.pop("host", ""))
-        made = keep_home(user, session, host=host, now=timezone.now(), **data)
+        values = values_of(KeepHomeRequest, request.data)
+        host = host_named(user, values.pop("host", ""))
+        made = keep_home(user, session, host=host, now=timezone.now(), **values)
         return Response(shown_folder(user, made.pk), status=status.HTTP_202_ACCEPTED)

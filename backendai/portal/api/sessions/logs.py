@@ -24,7 +24,7 @@ from backendai.domain.compute.status import PLACED, TERMINAL, ShareRight, Status
 from backendai.gates.gateways.asking import NodeUnreachable, ask
 from backendai.gates.gateways.tickets import address_of
 from backendai.portal.api.frame.authentication import user_of
-from backendai.portal.api.frame.parsing import BoundedSerializer
+from backendai.portal.api.frame.parsing import BoundedSerializer, values_of
 
 LARGEST_LOG = 32 * 2**20
 
@@ -87,9 +87,7 @@ class SessionLog(APIView):
         """Return the log; ``X-Log-Truncated`` says whether a part of it was not stored."""
         sessions = ComputeSession.objects.open_to(user_of(request), ShareRight.VIEW)
         session = get_object_or_404(sessions, pk=session_id)
-        query = LogQuery(data=request.query_params)
-        query.is_valid(raise_exception=True)
-        wanted = query.validated_data
+        wanted = values_of(LogQuery, request.query_params)
         if wanted["app"]:  # what apps print may open them
             get_object_or_404(ComputeSession.objects.open_to(user_of(request), ShareRight.USE), pk=session_id)
         kernels = session.kernels.select_related("agent")

@@ -17,7 +17,7 @@ from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.launching.renaming import label_session, rename_session
 from backendai.domain.compute.spec import LONGEST_NAME_READ, NAME_RULE
 from backendai.portal.api.frame.authentication import user_of
-from backendai.portal.api.frame.parsing import StrictSerializer
+from backendai.portal.api.frame.parsing import StrictSerializer, values_of
 from backendai.portal.api.sessions.views import SessionBody, shown_sessions
 
 
@@ -49,9 +49,7 @@ class SessionName(GenericAPIView[ComputeSession]):
         """Rename the session; 409 if it has ended, or another live session of its owner has the name."""
         visible = ComputeSession.objects.visible_to(user_of(request)).select_related("owner")
         session = get_object_or_404(visible, pk=session_id)
-        body = RenameRequest(data=request.data)
-        body.is_valid(raise_exception=True)
-        rename_session(session, user_of(request), body.validated_data["name"])
+        rename_session(session, user_of(request), values_of(RenameRequest, request.data)["name"])
         return Response(self.get_serializer(get_object_or_404(shown_sessions(user_of(request)), pk=session_id)).data)
 
 
@@ -66,7 +64,5 @@ class SessionLabels(GenericAPIView[ComputeSession]):
         """Change labels and note, also after the end. Other labels stay."""
         visible = ComputeSession.objects.visible_to(user_of(request)).select_related("owner", "project")
         session = get_object_or_404(visible, pk=session_id)
-        body = LabelsRequest(data=request.data)
-        body.is_valid(raise_exception=True)
-        label_session(session, user_of(request), **body.validated_data)
+        label_session(session, user_of(request), **values_of(LabelsRequest, request.data))
         return Response(self.get_serializer(get_object_or_404(shown_sessions(user_of(request)), pk=session_id)).data)

@@ -13,7 +13,7 @@ from rest_framework.response import Response
 from backendai.domain.accounts.scopes import Scope
 from backendai.domain.activity.notices import CHANNELS, CHOSEN, Choice, choices_of, choose
 from backendai.portal.api.frame.authentication import user_of
-from backendai.portal.api.frame.parsing import StrictSerializer
+from backendai.portal.api.frame.parsing import StrictSerializer, values_of
 
 
 class ChannelsBody(StrictSerializer):
@@ -40,7 +40,6 @@ class NoticeChoices(GenericAPIView[Any]):
 
     serializer_class = NoticeChoicesBody
     token_scopes = (Scope.ACCOUNT,)
-    filter_backends: list[Any] = []
 
     @extend_schema(responses=NoticeChoicesBody)
     def get(self, request: Request) -> Response:
@@ -50,9 +49,7 @@ class NoticeChoices(GenericAPIView[Any]):
     @extend_schema(request=NoticeChoicesBody, responses=NoticeChoicesBody)
     def patch(self, request: Request) -> Response:
         """Change the given channels; 400 ``no-mail-server`` for e-mail if the site sends none."""
-        body = NoticeChoicesBody(data=request.data)
-        body.is_valid(raise_exception=True)
-        return Response(_chosen(choose(user_of(request), body.validated_data)))
+        return Response(_chosen(choose(user_of(request), values_of(NoticeChoicesBody, request.data))))
 
 
 def _chosen(choices: dict[str, Choice]) -> dict[str, Choice]:

@@ -24,7 +24,7 @@ from backendai.portal.api.catalog.image_bodies import OwnImageBody
 from backendai.portal.api.cluster.jobs import JobBody
 from backendai.portal.api.frame.authentication import user_of
 from backendai.portal.api.frame.paging import ByName
-from backendai.portal.api.frame.parsing import StrictSerializer
+from backendai.portal.api.frame.parsing import StrictSerializer, values_of
 
 
 class CommitRequest(StrictSerializer):
@@ -55,9 +55,8 @@ class SessionCommit(GenericAPIView[BackgroundJob]):
         """
         visible = ComputeSession.objects.visible_to(user_of(request)).select_related("image__registry")
         session = get_object_or_404(visible, pk=session_id)
-        body = CommitRequest(data=request.data)
-        body.is_valid(raise_exception=True)
-        job = start_commit(user_of(request), session, body.validated_data["name"], now=timezone.now())
+        values = values_of(CommitRequest, request.data)
+        job = start_commit(user_of(request), session, values["name"], now=timezone.now())
         return Response(JobBody(job).data, status=status.HTTP_202_ACCEPTED)
 
 
@@ -84,11 +83,9 @@ class OwnImageDetail(GenericAPIView[Image]):
     def patch(self, request: Request, own_image_id: UUID) -> Response:
         """Change the image's title; its name for launches stays."""
         image = self._find(request, own_image_id)
-        body = CommitRequest(data=request.data)
-        body.is_valid(raise_exception=True)
-        return Response(OwnImageBody(rename_own_image(user_of(request), image, body.validated_data["name"])).data)
+        values = values_of(CommitRequest, request.data)
+        return Response(OwnImageBody(rename_own_image(user_of(request), image, values["name"])).data)
 
-    @extend_schema(responses={204: None})
     def delete(self, request: Request, own_image_id: UUID) -> Response:
         """Delete the image, also on its agents. 409 while sessions that were started from it have not ended."""
         delete_own_image(user_of(request), self._find(request, own_image_id), now=timezone.now())
@@ -109,9 +106,8 @@ class OwnImageShares(GenericAPIView[Image]):
     def post(self, request: Request, own_image_id: UUID) -> Response:
         """Share the image with the members of one of the user's projects; sharing again changes nothing."""
         image = get_object_or_404(_own_of(request), pk=own_image_id)
-        body = ShareRequest(data=request.data)
-        body.is_valid(raise_exception=True)
-        share_image(user_of(request), image, body.validated_data["project"], now=timezone.now())
+        values = values_of(ShareRequest, request.data)
+        share_image(user_of(request), image, values["project"], now=timezone.now())
         shown = get_object_or_404(_own_of(request), pk=own_image_id)
         return Response(OwnImageBody(shown).data, status=status.HTTP_201_CREATED)
 
@@ -122,7 +118,6 @@ class OwnImageShare(GenericAPIView[Image]):
     serializer_class = OwnImageBody
     token_scopes = (Scope.SESSIONS,)
 
-    @extend_schema(responses={204: None})
     def delete(self, request: Request, own_image_id: UUID, project_id: UUID) -> Response:
         """Stop sharing; sessions that were started from it continue."""
         take_back_image(user_of(request), get_object_or_404(_own_of(request), pk=own_image_id), project_id)

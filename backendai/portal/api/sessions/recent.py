@@ -24,7 +24,7 @@ from backendai.domain.compute.services.launching.recent import (
 from backendai.domain.compute.spec import LONGEST_NAME_READ, NAME_RULE
 from backendai.portal.api.frame.authentication import user_of
 from backendai.portal.api.frame.paging import OnePage, only_page
-from backendai.portal.api.frame.parsing import StrictSerializer
+from backendai.portal.api.frame.parsing import StrictSerializer, values_of
 
 
 class RecentLaunchBody(serializers.ModelSerializer[LaunchRecord]):
@@ -54,7 +54,6 @@ class RecentLaunchList(GenericAPIView[LaunchRecord]):
     queryset = LaunchRecord.objects.none()
     serializer_class = RecentLaunchBody
     pagination_class = OnePage
-    filter_backends: list[Any] = []
 
     @extend_schema(responses=RecentLaunchBody(many=True))
     def get(self, request: Request) -> Response:
@@ -73,16 +72,14 @@ class RecentLaunchDetail(GenericAPIView[Any]):
         """Rename the entry, pin or unpin it."""
         user = user_of(request)
         record = recent_launch(user, recent_launch_id)
-        body = RecentLaunchChange(data=request.data)
-        body.is_valid(raise_exception=True)
+        values = values_of(RecentLaunchChange, request.data)
         with transaction.atomic():
-            if "name" in body.validated_data:
-                rename_launch(user, record, body.validated_data["name"])
-            if "is_pinned" in body.validated_data:
-                pin_launch(user, record, body.validated_data["is_pinned"])
+            if "name" in values:
+                rename_launch(user, record, values["name"])
+            if "is_pinned" in values:
+                pin_launch(user, record, values["is_pinned"])
         return Response(RecentLaunchBody(record).data)
 
-    @extend_schema(responses={204: None})
     def delete(self, request: Request, recent_launch_id: UUID) -> Response:
         """Delete the entry; sessions launched from it continue."""
         user = user_of(request)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
 from uuid import UUID
 
 from django.shortcuts import get_object_or_404
@@ -19,7 +18,7 @@ from backendai.domain.compute.services.launching.sharing import share_session, s
 from backendai.domain.compute.status import ShareRight
 from backendai.portal.api.frame.authentication import user_of
 from backendai.portal.api.frame.paging import OnePage, only_page
-from backendai.portal.api.frame.parsing import StrictSerializer
+from backendai.portal.api.frame.parsing import StrictSerializer, values_of
 
 
 class SessionShareRequest(StrictSerializer):
@@ -51,7 +50,6 @@ class SessionShares(GenericAPIView[SessionShare]):
     queryset = SessionShare.objects.none()
     serializer_class = SessionShareBody
     pagination_class = OnePage
-    filter_backends: list[Any] = []
     token_scopes = (Scope.SESSIONS,)
 
     @extend_schema(responses=SessionShareBody(many=True))
@@ -63,9 +61,8 @@ class SessionShares(GenericAPIView[SessionShare]):
     def post(self, request: Request, session_id: UUID) -> Response:
         """Share the session with a person or a project until it ends; again it changes the right."""
         session = _own(request, session_id)
-        body = SessionShareRequest(data=request.data)
-        body.is_valid(raise_exception=True)
-        share = share_session(session, user_of(request), now=timezone.now(), **body.validated_data)
+        values = values_of(SessionShareRequest, request.data)
+        share = share_session(session, user_of(request), now=timezone.now(), **values)
         return Response(self.get_serializer(share).data, status=status.HTTP_201_CREATED)
 
 
@@ -76,7 +73,6 @@ class SessionShareDetail(GenericAPIView[SessionShare]):
     serializer_class = SessionShareBody
     token_scopes = (Scope.SESSIONS,)
 
-    @extend_schema(responses={204: None})
     def delete(self, request: Request, session_id: UUID, share_id: int) -> Response:
         """Stop sharing; what is open by it is closed within seconds."""
         unshare_session(_own(request, session_id), user_of(request), share_id)

@@ -83,7 +83,6 @@ class SessionStopSchedule(GenericAPIView[StopSchedule]):
         made = set_schedule(user_of(request), session, times, now=timezone.now())
         return Response(StopScheduleBody(made).data)
 
-    @extend_schema(responses={204: None})
     def delete(self, request: Request, session_id: UUID) -> Response:
         """Delete the schedule; 404 if it has none."""
         if not delete_schedule(user_of(request), self._session(session_id)):

@@ -18,7 +18,7 @@ from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.status import ShareRight
 from backendai.domain.usage.samples import MOST_POINTS, averages, series
 from backendai.portal.api.frame.authentication import user_of
-from backendai.portal.api.frame.parsing import BoundedSerializer, MomentField
+from backendai.portal.api.frame.parsing import BoundedSerializer, MomentField, values_of
 
 HOUR = 3600
 LONGEST = 366 * 24 * HOUR
@@ -75,16 +75,13 @@ class SessionUsage(GenericAPIView[Any]):
     """The measured usage of a session's kernels."""
 
     serializer_class = UsageBody
-    filter_backends: list[Any] = []
 
     @extend_schema(parameters=[UsageQuery], responses=UsageBody)
     def get(self, request: Request, session_id: UUID) -> Response:
         """Return the usage over a time, as points and as a mean. The mean always covers all kernels."""
         sessions = ComputeSession.objects.open_to(user_of(request), ShareRight.VIEW)
         session = get_object_or_404(sessions, pk=session_id)
-        query = UsageQuery(data=request.query_params)
-        query.is_valid(raise_exception=True)
-        asked = query.validated_data
+        asked = values_of(UsageQuery, request.query_params)
         kernel_id = asked.get("kernel")
         if kernel_id is not None:
             get_object_or_404(session.kernels.all(), pk=kernel_id)

@@ -270,7 +270,6 @@ class SessionList(ListAPIView[ComputeSession]):
     serializer_class = SessionBody
     pagination_class = NewestFirst
     filterset_class = SessionFilter
-    filter_backends = [RequestedFilters]
     token_scopes = (Scope.SESSIONS,)
     launches = keeps_key = True
     is_large = True  # 100 sessions with 64 KiB of variables and a command of 64 KiB each, several times over
@@ -315,7 +314,6 @@ class SessionDetail(RetrieveAPIView[ComputeSession]):
 
     queryset = ComputeSession.objects.none()
     serializer_class = SessionBody
-    filter_backends: list[Any] = []
     lookup_url_kwarg = "session_id"
 
     def get_queryset(self) -> QuerySet[ComputeSession]:

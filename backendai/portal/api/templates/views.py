@@ -85,7 +85,6 @@ class TemplateDetail(VersionedView, TemplateView):
         change_template(self.user, template, values, now=timezone.now())
         return self.answer(template)
 
-    @extend_schema(responses={204: None})
     def delete(self, request: Request, template_id: UUID) -> Response:
         """Delete the template with its versions; sessions continue."""
         delete_template(self.user, self.get_object())
