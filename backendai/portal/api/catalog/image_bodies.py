@@ -8,21 +8,22 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from backendai.domain.catalog.models import Image
+from backendai.portal.api.frame.fields import DecimalAmounts
 from backendai.portal.api.frame.parsing import AmountsField, StrictSerializer
 
-_Amounts = {"type": "object", "additionalProperties": {"type": "string"}}
 _PROJECT = {"id": {"type": "string", "format": "uuid"}, "name": {"type": "string"}}
-_Names = {"type": "array", "items": {"type": "string"}}
 
 
 class ImageBody(serializers.ModelSerializer[Image]):
     """An image to start sessions from."""
 
     title = serializers.CharField(source="display_name")
-    owner = serializers.SerializerMethodField(help_text="Who made it of a session; null: nobody did.")
-    aliases = serializers.SerializerMethodField()
-    minimum = serializers.SerializerMethodField()
-    maximum = serializers.SerializerMethodField()
+    owner = serializers.CharField(
+        source="owner.email", read_only=True, allow_null=True, help_text="Who made it of a session; null: nobody did."
+    )
+    aliases = serializers.SlugRelatedField[Any](many=True, slug_field="name", read_only=True)
+    minimum = DecimalAmounts(source="minimum_slots", read_only=True)
+    maximum = DecimalAmounts(read_only=True)
 
     class Meta:
         model = Image
@@ -31,26 +32,6 @@ class ImageBody(serializers.ModelSerializer[Image]):
             "minimum", "maximum", "is_enabled", "is_customized", "owner", "created_at",
         ]  # fmt: skip
         read_only_fields = fields
-
-    @extend_schema_field(_Names)
-    def get_aliases(self, image: Image) -> list[str]:
-        """Return the image's aliases, which the query has prefetched."""
-        return [alias.name for alias in image.aliases.all()]
-
-    def get_owner(self, image: Image) -> str | None:
-        """Return the e-mail address of the image's creator, if it was saved from a session."""
-        return image.owner.email if image.owner else None
-
-    @extend_schema_field(_Amounts)
-    def get_minimum(self, image: Image) -> dict[str, str]:
-        """Return the smallest slots of a kernel, as decimal strings."""
-        return image.minimum_slots.to_json()
-
-    @extend_schema_field(_Amounts)
-    def get_maximum(self, image: Image) -> dict[str, str]:
-        """Return the largest slots of a kernel, as decimal strings. Missing slots have no limit."""
-        amounts: dict[str, str] = image.maximum
-        return amounts
 
 
 class OwnImageBody(ImageBody):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from drf_spectacular.utils import extend_schema, extend_schema_field
+from drf_spectacular.utils import extend_schema
 from rest_framework import serializers, status
 from rest_framework.generics import GenericAPIView, ListAPIView, RetrieveAPIView
 from rest_framework.request import Request
@@ -19,6 +19,7 @@ from backendai.domain.compute.services.requests.check import place_of
 from backendai.domain.planning.amounts.allowances import Allowance, HolderLimits
 from backendai.domain.planning.amounts.availability import Availability, availability
 from backendai.portal.api.frame.authentication import SuperadminsWrite, user_of
+from backendai.portal.api.frame.fields import DecimalAmounts
 from backendai.portal.api.frame.named import group_named
 from backendai.portal.api.frame.paging import ByRank
 from backendai.portal.api.frame.parsing import AmountsField, StrictSerializer, values_of
@@ -26,24 +27,17 @@ from backendai.portal.api.frame.versions import VersionedView
 from backendai.portal.api.frame.views import ResourceView
 from backendai.portal.api.sessions.explanations import ReasonBody
 
-_Amounts = {"type": "object", "additionalProperties": {"type": "string"}}
-
 
 class PresetBody(serializers.ModelSerializer[ResourcePreset]):
     """A named amount of resources."""
 
     resource_group = serializers.SlugRelatedField[Any](slug_field="name", read_only=True, allow_null=True)
-    resources = serializers.SerializerMethodField()
+    resources = DecimalAmounts(source="amounts", read_only=True)
 
     class Meta:
         model = ResourcePreset
         fields = ["id", "name", "resource_group", "resources", "shm_bytes", "rank"]
         read_only_fields = fields
-
-    @extend_schema_field(_Amounts)
-    def get_resources(self, preset: ResourcePreset) -> dict[str, str]:
-        """Return the slots of the preset as decimal strings."""
-        return preset.amounts.to_json()
 
 
 class PresetChange(StrictSerializer):

@@ -7,21 +7,18 @@ from typing import Any
 from django.db.models import QuerySet
 from django.db.models.functions import Coalesce
 from django.shortcuts import get_object_or_404
-from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.generics import ListAPIView
 
 from backendai.base.core.errors import NotFound
-from backendai.base.core.messages import values_of
 from backendai.domain.accounts.models import User
 from backendai.domain.cluster.models import ResourceGroup
 from backendai.domain.compute.models import ComputeSession
+from backendai.portal.api.frame.fields import DecimalAmounts, MessageValues
 from backendai.portal.api.frame.paging import NewestFirst
 from backendai.portal.api.frame.views import ResourceView
 
 _LAST = 2**31 - 1
-_Amounts = {"type": "object", "additionalProperties": {"type": "string"}}
-_Values = {"type": "object", "additionalProperties": {}}
 
 
 class QueuedBody(serializers.ModelSerializer[ComputeSession]):
@@ -29,9 +26,9 @@ class QueuedBody(serializers.ModelSerializer[ComputeSession]):
 
     type = serializers.CharField(source="session_type")
     owner = serializers.EmailField(source="owner.email")
-    resources = serializers.SerializerMethodField(help_text="Amounts of all its kernels together.")
+    resources = DecimalAmounts(source="total", read_only=True, help_text="Amounts of all its kernels together.")
     status_message = serializers.CharField(source="reason_text")
-    status_values = serializers.SerializerMethodField(help_text="The values in the message, by name.")
+    status_values = MessageValues("reason_text")
     never_starts = serializers.SerializerMethodField(help_text="true: no agent or policy could ever allow it.")
 
     class Meta:
@@ -41,16 +38,6 @@ class QueuedBody(serializers.ModelSerializer[ComputeSession]):
             "status_message", "status_values", "never_starts", "created_at",
         ]  # fmt: skip
         read_only_fields = fields
-
-    @extend_schema_field(_Amounts)
-    def get_resources(self, session: ComputeSession) -> dict[str, str]:
-        """Return the slots of all kernels as decimal strings."""
-        return session.total.to_json()
-
-    @extend_schema_field(_Values)
-    def get_status_values(self, session: ComputeSession) -> dict[str, Any]:
-        """Return the values in the session's status message."""
-        return values_of(session.reason_text)
 
     def get_never_starts(self, session: ComputeSession) -> bool:
         """Return whether the last pass found that the session cannot start."""

@@ -13,6 +13,7 @@ from backendai.domain.serving.models import MOST_REPLICAS, EndpointToken, Revisi
 from backendai.domain.serving.presentation import EndpointSummary
 from backendai.domain.serving.reading import ObservedReplica
 from backendai.domain.serving.spec import EndpointSpec, RevisionSpec
+from backendai.portal.api.frame.fields import DecimalAmounts
 from backendai.portal.api.frame.parsing import AmountsField, MomentField, StrictSerializer
 from backendai.portal.api.sessions.launch_request import MountsField
 from backendai.scheduler.serving.health import Health
@@ -21,7 +22,6 @@ _Reason = {"type": "object", "properties": {
     "code": {"type": "string"}, "message": {"type": "string"}, "data": {"type": "object"},
     "until": {"type": "string", "format": "date-time", "nullable": True},
 }}  # fmt: skip
-_Texts = {"type": "object", "additionalProperties": {"type": "string"}}
 _ORIGINS = "Origins of pages that may send requests, such as https://chat.example.org."
 _WARM_UP = "Seconds in which a new replica comes to its full share of requests."
 _AFFINITY = "Name of a header: requests with the same value keep to one replica."
@@ -169,7 +169,7 @@ class RevisionBody(serializers.ModelSerializer[Revision]):
 
     image = serializers.CharField(source="image.name")
     number = serializers.IntegerField()
-    resources = serializers.SerializerMethodField()
+    resources = DecimalAmounts(source="slots", read_only=True)
 
     class Meta:
         model = Revision
@@ -179,11 +179,6 @@ class RevisionBody(serializers.ModelSerializer[Revision]):
             "failed_starts", "retry_at", "last_error", "created_at",
         ]  # fmt: skip
         read_only_fields = fields
-
-    @extend_schema_field(_Texts)
-    def get_resources(self, revision: Revision) -> Any:
-        """Return the amounts of each kernel."""
-        return revision.slots
 
 
 class ScalingRecordBody(serializers.ModelSerializer[ScalingRecord]):

@@ -35,7 +35,12 @@ class FolderBody(serializers.ModelSerializer[Folder]):
     """A folder, with the rights of the user."""
 
     host = serializers.CharField(source="host.name")
-    owner = serializers.SerializerMethodField(help_text="The e-mail address of its owner; null: a project's folder.")
+    owner = serializers.CharField(
+        source="user.email",
+        read_only=True,
+        allow_null=True,
+        help_text="The e-mail address of its owner; null: a project's folder.",
+    )
     project = serializers.SerializerMethodField(help_text="null: a user's folder.")
     usage = serializers.CharField()
     rights = serializers.CharField(help_text="view, edit or manage.")
@@ -56,10 +61,6 @@ class FolderBody(serializers.ModelSerializer[Folder]):
             "files_url",
         ]  # fmt: skip
         read_only_fields = fields
-
-    def get_owner(self, folder: Folder) -> str | None:
-        """Return the e-mail address of the user that owns the folder, or None."""
-        return folder.user.email if folder.user else None
 
     @extend_schema_field(_Project)
     def get_project(self, folder: Folder) -> dict[str, str] | None:
@@ -187,16 +188,17 @@ class FolderInvitationBody(serializers.ModelSerializer[FolderGrant]):
     folder_id = serializers.UUIDField()
     folder = serializers.CharField(source="folder.name")
     rights = serializers.CharField()
-    invited_by = serializers.SerializerMethodField(help_text="The e-mail address of the person who shares it.")
+    invited_by = serializers.CharField(
+        source="created_by.email",
+        read_only=True,
+        allow_null=True,
+        help_text="The e-mail address of the person who shares it.",
+    )
 
     class Meta:
         model = FolderGrant
         fields = ["id", "folder_id", "folder", "rights", "invited_by", "created_at"]
         read_only_fields = fields
-
-    def get_invited_by(self, grant: FolderGrant) -> str | None:
-        """Return the e-mail address of the person who shares it."""
-        return grant.created_by.email if grant.created_by else None
 
 
 class FolderCutRequest(StrictSerializer):

@@ -23,8 +23,8 @@ from backendai.portal.api.frame.views import ResourceView
 class KeyPairBody(serializers.ModelSerializer[KeyPair]):
     """A key pair without its secret."""
 
-    has_secret = serializers.SerializerMethodField(
-        help_text="false: it cannot sign requests; rotate it to get a secret."
+    has_secret = serializers.BooleanField(
+        source="secret", read_only=True, help_text="false: it cannot sign requests; rotate it to get a secret."
     )
 
     class Meta:
@@ -33,10 +33,6 @@ class KeyPairBody(serializers.ModelSerializer[KeyPair]):
             "access_key", "name", "is_active", "is_main", "has_secret", "rate_limit", "created_at", "last_used_at",
         ]  # fmt: skip
         read_only_fields = fields
-
-    def get_has_secret(self, pair: KeyPair) -> bool:
-        """Return whether the key pair has a secret, so can sign requests."""
-        return bool(pair.secret)
 
 
 class NewKeyPairBody(KeyPairBody):

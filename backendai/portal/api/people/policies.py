@@ -18,6 +18,7 @@ from backendai.domain.accounts.policies.applicable import HOLDER_WORDS
 from backendai.domain.accounts.scopes import Scope
 from backendai.domain.accounts.services.policies import delete_policy, write_policy
 from backendai.domain.cluster.slot_types import check_known
+from backendai.portal.api.frame.fields import DecimalAmounts
 from backendai.portal.api.frame.paging import ByName
 from backendai.portal.api.frame.parsing import AmountsField, LengthField, StrictSerializer, values_of
 from backendai.portal.api.frame.versions import VersionedView
@@ -25,7 +26,6 @@ from backendai.portal.api.frame.views import ResourceView
 
 _MOST = 2**31 - 1
 _Numbers = {"type": "object", "additionalProperties": {"type": "integer"}}
-_Amounts = {"type": "object", "additionalProperties": {"type": "string"}}
 
 
 def _limit(most: int = _MOST, **options: Any) -> serializers.IntegerField:
@@ -75,8 +75,8 @@ class PolicyRequest(PolicyChange):
 class PolicyBody(serializers.ModelSerializer[ResourcePolicy]):
     """A resource policy, and the number of its holders."""
 
-    slots = serializers.SerializerMethodField()
-    max_pending_slots = serializers.SerializerMethodField()
+    slots = DecimalAmounts(read_only=True)
+    max_pending_slots = DecimalAmounts(read_only=True)
     unnamed_slots = serializers.CharField()
     required_labels = serializers.ListField(child=serializers.CharField(), read_only=True)
     default_for = serializers.SerializerMethodField()
@@ -92,16 +92,6 @@ class PolicyBody(serializers.ModelSerializer[ResourcePolicy]):
             "max_folders", "max_folder_bytes", "required_labels", "default_for", "used_by", "created_at",
         ]  # fmt: skip
         read_only_fields = fields
-
-    @extend_schema_field(_Amounts)
-    def get_slots(self, policy: ResourcePolicy) -> dict[str, str]:
-        """Return the limits of slots as decimal strings."""
-        return dict(policy.slots)
-
-    @extend_schema_field(_Amounts)
-    def get_max_pending_slots(self, policy: ResourcePolicy) -> dict[str, str]:
-        """Return the limits of pending sessions as decimal strings."""
-        return dict(policy.max_pending_slots)
 
     @extend_schema_field({"type": "array", "items": {"type": "string"}})
     def get_default_for(self, policy: ResourcePolicy) -> list[str]:

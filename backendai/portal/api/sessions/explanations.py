@@ -7,13 +7,12 @@ from uuid import UUID
 
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
-from drf_spectacular.utils import extend_schema, extend_schema_field
+from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from backendai.base.core.messages import values_of
 from backendai.domain.accounts.scopes import Scope
 from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.status import Status
@@ -23,12 +22,10 @@ from backendai.domain.planning.explain import Explanation, Verdict, explain
 from backendai.domain.planning.preview import preview
 from backendai.domain.planning.turns import turn_of
 from backendai.portal.api.frame.authentication import user_of
+from backendai.portal.api.frame.fields import DecimalAmounts, MessageValues
 from backendai.portal.api.sessions.launch_request import LaunchRequest, spec_asked_for
 from backendai.scheduler.explaining.suggest import Suggestion
 from backendai.scheduler.plan import Reason, Step
-
-_Amounts = {"type": "object", "additionalProperties": {"type": "string"}, "nullable": True}
-
 
 VERDICTS = [(verdict.value, verdict.value) for verdict in Verdict]
 
@@ -50,12 +47,7 @@ class ConsideredBody(serializers.Serializer[Step]):
     passed = serializers.BooleanField()
     error_code = serializers.CharField(source="code")
     message = serializers.CharField()
-    values = serializers.SerializerMethodField(help_text="The values in the message, by name.")
-
-    @extend_schema_field({"type": "object", "additionalProperties": {}})
-    def get_values(self, step: Step) -> dict[str, Any]:
-        """Return the values of its message."""
-        return values_of(step.message)
+    values = MessageValues("message")
 
 
 class AheadBody(serializers.Serializer[Any]):
@@ -71,14 +63,9 @@ class SuggestionBody(serializers.Serializer[Suggestion]):
     """A change with which the session would start now."""
 
     resource_group = serializers.CharField(source="group")
-    resources = serializers.SerializerMethodField(help_text="Amounts of each kernel; null: unchanged.")
+    resources = DecimalAmounts(read_only=True, allow_null=True, help_text="Amounts of each kernel; null: unchanged.")
     agents = serializers.ListField(child=serializers.CharField())
     message = serializers.CharField()
-
-    @extend_schema_field(_Amounts)
-    def get_resources(self, suggestion: Suggestion) -> dict[str, str] | None:
-        """Return the amounts as decimal strings."""
-        return None if suggestion.resources is None else suggestion.resources.to_json()
 
 
 class ForecastBody(serializers.ModelSerializer[StartForecast]):

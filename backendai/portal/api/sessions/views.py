@@ -16,7 +16,6 @@ from rest_framework.generics import GenericAPIView, ListAPIView, RetrieveAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from backendai.base.core.messages import values_of
 from backendai.domain.accounts.models import User
 from backendai.domain.accounts.scopes import Scope
 from backendai.domain.compute.models import ComputeSession, Kernel, SchedulingRecord, SessionMount
@@ -29,15 +28,14 @@ from backendai.domain.compute.status import ShareRight
 from backendai.domain.pipelines.services.creating import launch_with_retries
 from backendai.domain.planning.steps import shown_steps
 from backendai.portal.api.frame.authentication import signing_pair, user_of
+from backendai.portal.api.frame.fields import DecimalAmounts, MessageValues
 from backendai.portal.api.frame.filters import HistoryFilter, RequestedFilters, SessionFilter
 from backendai.portal.api.frame.idempotency import idempotency_key, launched_answer
 from backendai.portal.api.frame.paging import NewestFirst, OnePage, only_page
 from backendai.portal.api.frame.parsing import BoundedSerializer, MomentField, StrictSerializer
 from backendai.portal.api.sessions.launch_request import LaunchRequest, launch_asked_for
 
-_Amounts = {"type": "object", "additionalProperties": {"type": "string"}}
 _Words = {"type": "object", "additionalProperties": {"type": "string"}, "nullable": True}
-_Values = {"type": "object", "additionalProperties": {}}
 
 
 class SharedQuery(BoundedSerializer):
@@ -99,12 +97,12 @@ class KernelBody(serializers.ModelSerializer[Kernel]):
     agent = serializers.CharField(source="agent_name", read_only=True, allow_null=True)
     status = serializers.CharField()
     status_message = serializers.CharField(source="reason_text")
-    status_values = serializers.SerializerMethodField(help_text="The values in the message, by name.")
-    resources = serializers.SerializerMethodField()
+    status_values = MessageValues("reason_text")
+    resources = DecimalAmounts(source="slots", read_only=True)
     image = serializers.CharField(
         source="own_image", read_only=True, allow_null=True, help_text="Null: the session's image."
     )
-    devices = serializers.SerializerMethodField()
+    devices = serializers.DictField(child=DecimalAmounts(), read_only=True)
 
     class Meta:
         model = Kernel
@@ -115,21 +113,6 @@ class KernelBody(serializers.ModelSerializer[Kernel]):
             "started_at", "ended_at",
         ]  # fmt: skip
         read_only_fields = fields
-
-    @extend_schema_field(_Values)
-    def get_status_values(self, kernel: Kernel) -> dict[str, Any]:
-        """Return the values in the kernel's status message."""
-        return values_of(kernel.reason_text)
-
-    @extend_schema_field(_Amounts)
-    def get_resources(self, kernel: Kernel) -> dict[str, str]:
-        """Return the slots of the kernel as decimal strings."""
-        return dict(kernel.slots)
-
-    @extend_schema_field({"type": "object", "additionalProperties": _Amounts})
-    def get_devices(self, kernel: Kernel) -> dict[str, dict[str, str]]:
-        """Return the allocated amounts by slot and device."""
-        return dict(kernel.devices)
 
 
 class MountedBody(serializers.Serializer[SessionMount]):
@@ -150,7 +133,7 @@ class SessionBody(serializers.ModelSerializer[ComputeSession]):
     type = serializers.CharField(source="session_type")
     status = serializers.CharField()
     status_message = serializers.CharField(source="reason_text")
-    status_values = serializers.SerializerMethodField(help_text="The values in the message, by name.")
+    status_values = MessageValues("reason_text")
     result = serializers.CharField()
     placement = serializers.CharField(read_only=True, help_text="spread, pack, or empty.")
     owner = serializers.EmailField(source="owner_email", read_only=True)
@@ -163,7 +146,9 @@ class SessionBody(serializers.ModelSerializer[ComputeSession]):
     project = serializers.CharField(source="project_name", read_only=True)
     resource_group = serializers.CharField(source="resource_group_name", read_only=True)
     image = serializers.CharField(source="image_name", read_only=True)
-    resources = serializers.SerializerMethodField(help_text="Amounts of each kernel; if they differ, of the main one.")
+    resources = DecimalAmounts(
+        source="slots", read_only=True, help_text="Amounts of each kernel; if they differ, of the main one."
+    )
     environ = serializers.SerializerMethodField(help_text="Variables, for the owner only; otherwise null.")
     depends_on = serializers.SerializerMethodField(help_text="IDs of the sessions that must end first.")
     depends_when = serializers.CharField()
@@ -189,16 +174,6 @@ class SessionBody(serializers.ModelSerializer[ComputeSession]):
             "labels", "note",
         ]  # fmt: skip
         read_only_fields = fields
-
-    @extend_schema_field(_Values)
-    def get_status_values(self, session: ComputeSession) -> dict[str, Any]:
-        """Return the values in the session's status message."""
-        return values_of(session.reason_text)
-
-    @extend_schema_field(_Amounts)
-    def get_resources(self, session: ComputeSession) -> dict[str, str]:
-        """Return the slots of each kernel as decimal strings."""
-        return dict(session.slots)
 
     @extend_schema_field(_Words)
     def get_environ(self, session: ComputeSession) -> dict[str, Any] | None:
@@ -241,7 +216,7 @@ class RecordBody(serializers.ModelSerializer[SchedulingRecord]):
     id = serializers.UUIDField(source="uid", read_only=True)
     phase = serializers.CharField()
     result = serializers.CharField()
-    values = serializers.SerializerMethodField(help_text="The values in the message, by name.")
+    values = MessageValues("message")
     sub_steps = serializers.SerializerMethodField()
 
     class Meta:
@@ -251,11 +226,6 @@ class RecordBody(serializers.ModelSerializer[SchedulingRecord]):
             "sub_steps", "created_at", "updated_at",
         ]  # fmt: skip
         read_only_fields = fields
-
-    @extend_schema_field(_Values)
-    def get_values(self, record: SchedulingRecord) -> dict[str, Any]:
-        """Return the values in the row's message."""
-        return values_of(record.message)
 
     @extend_schema_field(StepBody(many=True))
     def get_sub_steps(self, record: SchedulingRecord) -> list[dict[str, Any]]:

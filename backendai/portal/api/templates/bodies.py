@@ -62,16 +62,11 @@ class VersionBody(serializers.ModelSerializer[TemplateVersion]):
 class VersionDetailBody(VersionBody):
     """A version with its document."""
 
-    document = serializers.SerializerMethodField()
+    document = serializers.DictField(read_only=True)
 
     class Meta(VersionBody.Meta):
         fields = [*VersionBody.Meta.fields, "document", "text"]
         read_only_fields = fields
-
-    @extend_schema_field({"type": "object", "additionalProperties": {}})
-    def get_document(self, version: TemplateVersion) -> Any:
-        """Return the document as it is stored."""
-        return version.document
 
 
 class WrittenRequest(StrictSerializer):
@@ -174,7 +169,7 @@ class TemplateDetailBody(TemplateBody):
 
     parameters = serializers.SerializerMethodField()
     locked = serializers.SerializerMethodField()
-    document = serializers.SerializerMethodField()
+    document = serializers.DictField(source="current.document", default=dict, read_only=True)
 
     class Meta(TemplateBody.Meta):
         fields = [*TemplateBody.Meta.fields, "parameters", "locked", "document"]
@@ -189,11 +184,6 @@ class TemplateDetailBody(TemplateBody):
     def get_locked(self, template: Template) -> list[str]:
         """Return the keys that a launch may not change."""
         return parts_of(_document(template)).locked
-
-    @extend_schema_field({"type": "object", "additionalProperties": {}})
-    def get_document(self, template: Template) -> Any:
-        """Return the document of the current version."""
-        return _document(template)
 
 
 def rendered_body(template: str, rendered: Rendered) -> dict[str, Any]:
