@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from django.db.models import QuerySet
 from django.http import Http404
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema, extend_schema_field
 from rest_framework import serializers, status
-from rest_framework.generics import GenericAPIView, ListAPIView
+from rest_framework.generics import ListAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -22,10 +21,11 @@ from backendai.domain.cluster.models import IdleChecker, ResourceGroup
 from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.life.idle_extension import extend_idle
 from backendai.domain.planning.idle.checks import checks_of
-from backendai.portal.api.frame.authentication import user_of
 from backendai.portal.api.frame.paging import ByName
 from backendai.portal.api.frame.parsing import LengthField, StrictSerializer, values_of
 from backendai.portal.api.frame.versions import VersionedView
+from backendai.portal.api.frame.views import ResourceView
+from backendai.portal.api.sessions.views import SessionView
 from backendai.scheduler.idle_kinds import kind_choices
 
 _Names = {"type": "array", "items": {"type": "string"}}
@@ -177,59 +177,55 @@ def merged_places(checker: IdleChecker | None, data: dict[str, Any]) -> Places |
     return Places(*(said.get(name, getattr(now, name)) for name in names))
 
 
-class IdleCheckerList(ListAPIView[IdleChecker]):
-    """All idle checkers; creates one."""
+class IdleCheckerView(ResourceView[IdleChecker]):
+    """The base of the views of idle checkers."""
 
-    queryset = IdleChecker.objects.none()
+    queryset = IdleChecker.objects.prefetch_related("bindings__resource_group", "bindings__project")
     serializer_class = CheckerBody
-    pagination_class = ByName
     token_scopes = (Scope.ADMIN,)
 
-    def get_queryset(self) -> QuerySet[IdleChecker]:
-        """Return the visible idle checkers with the groups and projects to which they apply."""
-        return _visible(self.request)
+
+class IdleCheckerList(IdleCheckerView, ListAPIView[IdleChecker]):
+    """All idle checkers; creates one."""
+
+    pagination_class = ByName
 
     @extend_schema(request=CheckerRequest, responses={201: CheckerBody})
     def post(self, request: Request) -> Response:
         """Create an idle checker; its checks start within 15 seconds."""
-        if not user_of(request).is_superadmin:
+        if not self.user.is_superadmin:
             raise Http404
         values = values_of(CheckerRequest, request.data)
         places = merged_places(None, values)
-        made = write_checker(user_of(request).pk, IdleChecker(), values, places)
-        return Response(_body(request, made.pk), status=status.HTTP_201_CREATED)
+        made = write_checker(self.user.pk, IdleChecker(), values, places)
+        return self.answer(get_object_or_404(self.get_queryset(), pk=made.pk), status.HTTP_201_CREATED)
 
 
-class IdleCheckerDetail(VersionedView, GenericAPIView[IdleChecker]):
+class IdleCheckerDetail(VersionedView, IdleCheckerView):
     """One idle checker."""
 
     versioned = (IdleChecker, "pk")
 
-    queryset = IdleChecker.objects.none()
-    serializer_class = CheckerBody
-    token_scopes = (Scope.ADMIN,)
-
     @extend_schema(responses=CheckerBody)
     def get(self, request: Request, pk: int) -> Response:
         """Return the idle checker."""
-        return Response(_body(request, pk))
+        return self.answer(self.get_object())
 
     @extend_schema(request=CheckerChange, responses=CheckerBody)
     def patch(self, request: Request, pk: int) -> Response:
         """Change the given fields; existing warnings are issued again by the new rule."""
-        checker = get_object_or_404(_visible(request), pk=pk)
-        values = values_of(CheckerChange, request.data)
+        checker, values = self.get_object(), values_of(CheckerChange, request.data)
         places = merged_places(checker, values)
-        write_checker(user_of(request).pk, checker, values, places)
-        return Response(_body(request, pk))
+        write_checker(self.user.pk, checker, values, places)
+        return self.answer(self.get_object())
 
     def delete(self, request: Request, pk: int) -> Response:
         """Delete the idle checker; its warnings are cancelled."""
-        delete_checker(user_of(request).pk, get_object_or_404(_visible(request), pk=pk))
+        delete_checker(self.user.pk, self.get_object())
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
-class SessionIdleChecks(GenericAPIView[Any]):
+class SessionIdleChecks(SessionView):
     """The results of the idle checkers for a session."""
 
     serializer_class = IdleChecksBody
@@ -237,37 +233,20 @@ class SessionIdleChecks(GenericAPIView[Any]):
     @extend_schema(responses=IdleChecksBody)
     def get(self, request: Request, session_id: UUID) -> Response:
         """Return each checker with its measurement, limit and remaining time."""
-        return Response(_checks(_session(request, session_id)))
+        return Response(_checks(self.get_object()))
 
 
-class SessionIdleExtension(GenericAPIView[Any]):
+class SessionIdleExtension(SessionView):
     """Extending a warned session."""
 
     serializer_class = IdleChecksBody
-    token_scopes = (Scope.SESSIONS,)
 
     @extend_schema(request=ExtendRequest, responses=IdleChecksBody)
     def post(self, request: Request, session_id: UUID) -> Response:
         """Postpone the announced end; 409 ``no-more-extensions`` if the checker allows no more."""
-        session = _session(request, session_id)
-        values = values_of(ExtendRequest, request.data)
-        extend_idle(session, user_of(request), values["checker"], now=timezone.now())
+        session, values = self.get_object(), values_of(ExtendRequest, request.data)
+        extend_idle(session, self.user, values["checker"], now=timezone.now())
         return Response(_checks(session))
-
-
-def _visible(request: Request) -> QuerySet[IdleChecker]:
-    rows = IdleChecker.objects.visible_to(user_of(request))
-    return rows.prefetch_related("bindings__resource_group", "bindings__project")
-
-
-def _body(request: Request, pk: int) -> Any:
-    return CheckerBody(get_object_or_404(_visible(request), pk=pk)).data
-
-
-def _session(request: Request, session_id: UUID) -> ComputeSession:
-    visible = ComputeSession.objects.visible_to(user_of(request)).select_related("owner")
-    session: ComputeSession = get_object_or_404(visible, pk=session_id)
-    return session
 
 
 def _checks(session: ComputeSession) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
@@ -16,7 +15,6 @@ from rest_framework.response import Response
 from backendai.base.core.errors import Conflict
 from backendai.base.core.names import FOLDERS
 from backendai.domain.accounts.scopes import Scope
-from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.launching.system_sessions import left_out, open_folders
 from backendai.gates.gateways.ssh_access import (
     SshSite,
@@ -30,6 +28,7 @@ from backendai.gates.gateways.ssh_access import (
 )
 from backendai.portal.api.frame.authentication import user_of
 from backendai.portal.api.frame.parsing import StrictSerializer, values_of
+from backendai.portal.api.sessions.views import SessionView
 
 
 class SshConfigBody(serializers.Serializer[Any]):
@@ -91,16 +90,14 @@ class SshConfig(GenericAPIView[Any]):
         return Response(SshConfigBody(told).data)
 
 
-class SessionSsh(GenericAPIView[Any]):
+class SessionSsh(SessionView):
     """How to reach one session by SSH."""
 
     serializer_class = SshWayBody
-    token_scopes = (Scope.SESSIONS,)
 
     def get(self, request: Request, session_id: UUID) -> Response:
         """Return address, fingerprint of the host key, and ready commands."""
-        session = get_object_or_404(ComputeSession.objects.visible_to(user_of(request)), pk=session_id)
-        site = _site(request)
+        session, site = self.get_object(), _site(request)
         told = {"host": site.host, "port": site.port, "user": session.name, "fingerprint": site.fingerprint}
         told |= {"known_hosts": site.known_hosts, "commands": lines_for(site, session.name, home_of(session))}
         told["other_kernels"] = other_kernels(site, session)
@@ -126,18 +123,16 @@ class SystemSessions(GenericAPIView[Any]):
         return Response(SystemSessionBody(told).data)
 
 
-class SessionSshKeyView(GenericAPIView[Any]):
+class SessionSshKeyView(SessionView):
     """The SSH key that opens only this session."""
 
     serializer_class = SshPrivateKeyBody
-    token_scopes = (Scope.SESSIONS,)
 
     @extend_schema(request=SessionSshKeyRequest, responses={200: SshPrivateKeyBody})
     def post(self, request: Request, session_id: UUID) -> Response:
         """Return the private key, or with ``renew`` a new one; for the owner only."""
-        session = get_object_or_404(ComputeSession.objects.visible_to(user_of(request)), pk=session_id)
-        values = values_of(SessionSshKeyRequest, request.data)
-        private, fingerprint = key_of(user_of(request), session, renew=values["renew"])
+        session, values = self.get_object(), values_of(SessionSshKeyRequest, request.data)
+        private, fingerprint = key_of(self.user, session, renew=values["renew"])
         return Response(SshPrivateKeyBody({"private_key": private, "fingerprint": fingerprint}).data)
 
 

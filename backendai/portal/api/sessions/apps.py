@@ -7,23 +7,21 @@ from typing import Any
 from uuid import UUID
 
 from django.http import Http404
-from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers, status
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from backendai.base.core.app_arguments import LONGEST_VALUE
-from backendai.domain.accounts.scopes import Scope
 from backendai.domain.compute.models import LONGEST_APP_TITLE, ComputeSession, PublicFor
 from backendai.domain.compute.services.apps.of_session import App, apps_of, main_kernel, make_entry, settings_of
 from backendai.domain.compute.services.apps.public import close_to_others, open_to_everybody, public_services
 from backendai.domain.compute.services.apps.settings import change_app
 from backendai.domain.compute.status import ShareRight
-from backendai.portal.api.frame.authentication import credential_of, user_of
+from backendai.portal.api.frame.authentication import credential_of
 from backendai.portal.api.frame.parsing import StrictSerializer, values_of
+from backendai.portal.api.sessions.views import SessionView
 
 
 class AppBody(serializers.Serializer[Any]):
@@ -98,23 +96,36 @@ class PublicAppBody(StrictSerializer):
     )
 
 
-class SessionApps(APIView):
+class AppView(SessionView):
+    """The base of the views of a session's apps."""
+
+    queryset = ComputeSession.objects.select_related("image", "resource_group")
+    serializer_class = AppBody
+
+    def shown(self, session: ComputeSession, app: App) -> Response:
+        """Return the app as the response."""
+        return Response(AppBody(app, context={"public": public_services(session, timezone.now())}).data)
+
+
+class SessionApps(AppView):
     """The apps of a session."""
+
+    right = ShareRight.USE
 
     @extend_schema(responses=AppListBody)
     def get(self, request: Request, session_id: UUID) -> Response:
         """Return the apps, each with the reason if it cannot be opened now."""
-        session = _session(request, session_id, ShareRight.USE)
+        session = self.get_object()
         found = apps_of(session, main_kernel(session), settings_of(session))
         return Response(
             AppListBody({"results": found}, context={"public": public_services(session, timezone.now())}).data
         )
 
 
-class SessionApp(APIView):
+class SessionApp(AppView):
     """Access to one app."""
 
-    token_scopes = (Scope.SESSIONS,)
+    right = ShareRight.USE
 
     @extend_schema(request=None, responses={201: AppEntryBody})
     def post(self, request: Request, session_id: UUID, service: str) -> Response:
@@ -122,35 +133,28 @@ class SessionApp(APIView):
 
         Access ends with the token or sign-in of this request. 409 if the app cannot be opened now.
         """
-        session = _session(request, session_id, ShareRight.USE)
-        credential = credential_of(request)
+        session, credential = self.get_object(), credential_of(request)
         if credential is None:
             raise Http404
-        entry = make_entry(user_of(request), session, service, credential, timezone.now(), portal=request.get_host())
+        entry = make_entry(self.user, session, service, credential, timezone.now(), portal=request.get_host())
         answer = {"url": entry.url, "code": entry.code, "expires_in": entry.seconds}
         return Response(answer, status=status.HTTP_201_CREATED, headers={"Cache-Control": "no-store"})
 
 
-class SessionAppSettings(APIView):
+class SessionAppSettings(AppView):
     """The settings of one app."""
-
-    token_scopes = (Scope.SESSIONS,)
 
     @extend_schema(request=AppSettingsBody, responses={200: AppBody})
     def put(self, request: Request, session_id: UUID, service: str) -> Response:
         """Set the app's title and arguments; they apply from its next start, and omitted ones are reset to the
         default.
         """
-        session, now = _session(request, session_id), timezone.now()
-        said = values_of(AppSettingsBody, request.data)
-        app = change_app(user_of(request), session, service, title=said["title"], arguments=said["arguments"])
-        return Response(AppBody(app, context={"public": public_services(session, now)}).data)
+        session, values = self.get_object(), values_of(AppSettingsBody, request.data)
+        return self.shown(session, change_app(self.user, session, service, **values))
 
 
-class SessionAppForEverybody(APIView):
+class SessionAppForEverybody(AppView):
     """Public access to an app."""
-
-    token_scopes = (Scope.SESSIONS,)
 
     @extend_schema(request=PublicAppBody, responses={200: AppBody})
     def put(self, request: Request, session_id: UUID, service: str) -> Response:
@@ -158,21 +162,12 @@ class SessionAppForEverybody(APIView):
 
         A repeated request changes the end. 409 if the site does not allow it, or the app cannot be opened now.
         """
-        session, now = _session(request, session_id), timezone.now()
-        public_for = PublicFor(values_of(PublicAppBody, request.data)["public_for"])
-        app = open_to_everybody(user_of(request), session, service, now=now, public_for=public_for)
-        return Response(AppBody(app, context={"public": public_services(session, now)}).data)
+        session, values = self.get_object(), values_of(PublicAppBody, request.data)
+        public_for = PublicFor(values["public_for"])
+        app = open_to_everybody(self.user, session, service, now=timezone.now(), public_for=public_for)
+        return self.shown(session, app)
 
-    @extend_schema(request=None, responses={204: None})
     def delete(self, request: Request, session_id: UUID, service: str) -> Response:
         """Make the app private again. Open connections of others are closed within seconds."""
-        close_to_others(user_of(request), _session(request, session_id), service)
+        close_to_others(self.user, self.get_object(), service)
         return Response(status=status.HTTP_204_NO_CONTENT)
-
-
-def _session(request: Request, session_id: UUID, shared: ShareRight | None = None) -> ComputeSession:
-    """Return the session if the user may see it, also by a share of this right."""
-    sessions, user = ComputeSession.objects.select_related("image", "resource_group"), user_of(request)
-    visible = sessions.visible_to(user) if shared is None else sessions.open_to(user, shared)
-    session: ComputeSession = get_object_or_404(visible, pk=session_id)
-    return session

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
@@ -24,6 +23,7 @@ from backendai.domain.planning.turns import turn_of
 from backendai.portal.api.frame.authentication import user_of
 from backendai.portal.api.frame.fields import DecimalAmounts, MessageValues
 from backendai.portal.api.sessions.launch_request import LaunchRequest, spec_asked_for
+from backendai.portal.api.sessions.views import SessionView
 from backendai.scheduler.explaining.suggest import Suggestion
 from backendai.scheduler.plan import Reason, Step
 
@@ -108,20 +108,18 @@ class SessionExplanationBody(ExplanationBody):
     )
 
 
-class SessionExplanation(GenericAPIView[Any]):
+class SessionExplanation(SessionView):
     """Why a session does not start."""
 
+    queryset = ComputeSession.objects.select_related("resource_group", "image", "project", "start_forecast")
     serializer_class = SessionExplanationBody
 
     @extend_schema(responses=SessionExplanationBody)
     def get(self, request: Request, session_id: UUID) -> Response:
         """Return what the next pass would do with the session; changes nothing."""
-        visible = ComputeSession.objects.visible_to(user_of(request)).select_related(
-            "resource_group", "image", "project", "start_forecast"
-        )
-        session = get_object_or_404(visible, pk=session_id)
-        with turn_of(user_of(request).pk):
-            explanation = explain(session, user_of(request), now=timezone.now())
+        session = self.get_object()
+        with turn_of(self.user.pk):
+            explanation = explain(session, self.user, now=timezone.now())
         return _answer(
             explanation, getattr(session, "start_forecast", None) if session.status == Status.PENDING else None
         )

@@ -9,26 +9,22 @@ from contextlib import AsyncExitStack
 from uuid import UUID
 
 from django.http import StreamingHttpResponse
-from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers, status
-from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from backendai.domain.accounts.scopes import Scope
-from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.life.home_retention import keep_home
-from backendai.domain.storage.models import Folder
 from backendai.gates.gateways.homes import ask_home, zip_of
 from backendai.portal.api.folders.bodies import FolderBody, KeepHomeRequest
 from backendai.portal.api.folders.file_bodies import DirectoryRequest, EntriesBody, EntryBody, MoveRequest
 from backendai.portal.api.folders.views import host_named, shown_folder
-from backendai.portal.api.frame.authentication import user_of
 from backendai.portal.api.frame.parsing import StrictSerializer, values_of
 from backendai.portal.api.pipelines.runs import GuestView
+from backendai.portal.api.sessions.views import SessionView
 
 _LONGEST = 4096
 _RAW_HELP = "Relative to the home folder. Of a name that is not UTF-8: //raw: and its path as base64url."
@@ -152,19 +148,16 @@ class HomeArchive(GuestView):
         return answer
 
 
-class SessionHome(GenericAPIView[Folder]):
+class SessionHome(SessionView):
     """Keeping the home folder of a session."""
 
-    queryset = Folder.objects.none()
     serializer_class = FolderBody
     token_scopes = (Scope.SESSIONS, Scope.FOLDERS)
 
     @extend_schema(request=KeepHomeRequest, responses={202: FolderBody})
     def post(self, request: Request, session_id: UUID) -> Response:
         """Start to copy the home folder into a new folder, which is READY once all files are copied."""
-        user = user_of(request)
-        session = get_object_or_404(ComputeSession.objects.visible_to(user), pk=session_id)
-        values = values_of(KeepHomeRequest, request.data)
-        host = host_named(user, values.pop("host", ""))
-        made = keep_home(user, session, host=host, now=timezone.now(), **values)
-        return Response(shown_folder(user, made.pk), status=status.HTTP_202_ACCEPTED)
+        session, values = self.get_object(), values_of(KeepHomeRequest, request.data)
+        host = host_named(self.user, values.pop("host", ""))
+        made = keep_home(self.user, session, host=host, now=timezone.now(), **values)
+        return Response(shown_folder(self.user, made.pk), status=status.HTTP_202_ACCEPTED)

@@ -12,7 +12,6 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
 from rest_framework.renderers import BaseRenderer, JSONRenderer
 from rest_framework.request import Request
-from rest_framework.views import APIView
 
 from backendai.base.core.errors import NotFound
 from backendai.base.core.log_lines import last_lines
@@ -23,8 +22,8 @@ from backendai.domain.compute.services.records.logs import saved_log
 from backendai.domain.compute.status import PLACED, TERMINAL, ShareRight, Status
 from backendai.gates.gateways.asking import NodeUnreachable, ask
 from backendai.gates.gateways.tickets import address_of
-from backendai.portal.api.frame.authentication import user_of
 from backendai.portal.api.frame.parsing import BoundedSerializer, values_of
+from backendai.portal.api.sessions.views import SessionView
 
 LARGEST_LOG = 32 * 2**20
 
@@ -74,10 +73,11 @@ class LogQuery(BoundedSerializer):
     tail = serializers.IntegerField(default=None, min_value=1, max_value=_MOST_LINES, help_text="The last lines only.")
 
 
-class SessionLog(APIView):
+class SessionLog(SessionView):
     """The output of a kernel."""
 
     renderer_classes = [TextRenderer, JSONRenderer]
+    right = ShareRight.VIEW
 
     @extend_schema(
         parameters=[LogQuery, OpenApiParameter("X-Log-Truncated", bool, OpenApiParameter.HEADER, response=True)],
@@ -85,11 +85,9 @@ class SessionLog(APIView):
     )
     def get(self, request: Request, session_id: UUID) -> HttpResponse:
         """Return the log; ``X-Log-Truncated`` says whether a part of it was not stored."""
-        sessions = ComputeSession.objects.open_to(user_of(request), ShareRight.VIEW)
-        session = get_object_or_404(sessions, pk=session_id)
-        wanted = values_of(LogQuery, request.query_params)
+        session, wanted = self.get_object(), values_of(LogQuery, request.query_params)
         if wanted["app"]:  # what apps print may open them
-            get_object_or_404(ComputeSession.objects.open_to(user_of(request), ShareRight.USE), pk=session_id)
+            get_object_or_404(ComputeSession.objects.open_to(self.user, ShareRight.USE), pk=session_id)
         kernels = session.kernels.select_related("agent")
         kernel = get_object_or_404(kernels, pk=wanted["kernel"]) if wanted["kernel"] else kernels.get(rank=0)
         app, tail = wanted["app"], wanted["tail"]

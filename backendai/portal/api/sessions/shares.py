@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
-from django.shortcuts import get_object_or_404
+from django.db.models import QuerySet
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers, status
-from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from backendai.domain.accounts.scopes import Scope
 from backendai.domain.compute.models import ComputeSession, SessionShare
 from backendai.domain.compute.services.launching.sharing import share_session, shares_of, unshare_session
 from backendai.domain.compute.status import ShareRight
-from backendai.portal.api.frame.authentication import user_of
 from backendai.portal.api.frame.paging import OnePage, only_page
 from backendai.portal.api.frame.parsing import StrictSerializer, values_of
+from backendai.portal.api.sessions.views import SessionView
 
 
 class SessionShareRequest(StrictSerializer):
@@ -44,41 +43,38 @@ class SessionShareBody(serializers.ModelSerializer[SessionShare]):
         read_only_fields = fields
 
 
-class SessionShares(GenericAPIView[SessionShare]):
+class SharedSessionView(SessionView):
+    """The base of the views of the shares of a session, which its owner alone sees."""
+
+    serializer_class = SessionShareBody
+
+    def visible(self, rows: Any) -> QuerySet[ComputeSession]:
+        """Return the user's own sessions."""
+        found: QuerySet[ComputeSession] = rows.filter(owner=self.user)
+        return found
+
+
+class SessionShares(SharedSessionView):
     """With whom the user's session is shared."""
 
-    queryset = SessionShare.objects.none()
-    serializer_class = SessionShareBody
     pagination_class = OnePage
-    token_scopes = (Scope.SESSIONS,)
 
     @extend_schema(responses=SessionShareBody(many=True))
     def get(self, request: Request, session_id: UUID) -> Response:
         """Return the shares, at most 20."""
-        return only_page(self.get_serializer(shares_of(_own(request, session_id)), many=True).data)
+        return only_page(self.get_serializer(shares_of(self.get_object()), many=True).data)
 
     @extend_schema(request=SessionShareRequest, responses={201: SessionShareBody})
     def post(self, request: Request, session_id: UUID) -> Response:
         """Share the session with a person or a project until it ends; again it changes the right."""
-        session = _own(request, session_id)
-        values = values_of(SessionShareRequest, request.data)
-        share = share_session(session, user_of(request), now=timezone.now(), **values)
-        return Response(self.get_serializer(share).data, status=status.HTTP_201_CREATED)
+        session, values = self.get_object(), values_of(SessionShareRequest, request.data)
+        return self.answer(share_session(session, self.user, now=timezone.now(), **values), status.HTTP_201_CREATED)
 
 
-class SessionShareDetail(GenericAPIView[SessionShare]):
+class SessionShareDetail(SharedSessionView):
     """One share of a session."""
-
-    queryset = SessionShare.objects.none()
-    serializer_class = SessionShareBody
-    token_scopes = (Scope.SESSIONS,)
 
     def delete(self, request: Request, session_id: UUID, share_id: int) -> Response:
         """Stop sharing; what is open by it is closed within seconds."""
-        unshare_session(_own(request, session_id), user_of(request), share_id)
+        unshare_session(self.get_object(), self.user, share_id)
         return Response(status=status.HTTP_204_NO_CONTENT)
-
-
-def _own(request: Request, session_id: UUID) -> ComputeSession:
-    found: ComputeSession = get_object_or_404(ComputeSession.objects.filter(owner=user_of(request)), pk=session_id)
-    return found

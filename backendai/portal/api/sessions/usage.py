@@ -10,15 +10,13 @@ from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
-from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.status import ShareRight
 from backendai.domain.usage.samples import MOST_POINTS, averages, series
-from backendai.portal.api.frame.authentication import user_of
 from backendai.portal.api.frame.parsing import BoundedSerializer, MomentField, values_of
+from backendai.portal.api.sessions.views import SessionView
 
 HOUR = 3600
 LONGEST = 366 * 24 * HOUR
@@ -71,17 +69,16 @@ class UsageBody(serializers.Serializer[Any]):
     points = UsagePointBody(many=True)
 
 
-class SessionUsage(GenericAPIView[Any]):
+class SessionUsage(SessionView):
     """The measured usage of a session's kernels."""
 
     serializer_class = UsageBody
+    right = ShareRight.VIEW
 
     @extend_schema(parameters=[UsageQuery], responses=UsageBody)
     def get(self, request: Request, session_id: UUID) -> Response:
         """Return the usage over a time, as points and as a mean. The mean always covers all kernels."""
-        sessions = ComputeSession.objects.open_to(user_of(request), ShareRight.VIEW)
-        session = get_object_or_404(sessions, pk=session_id)
-        asked = values_of(UsageQuery, request.query_params)
+        session, asked = self.get_object(), values_of(UsageQuery, request.query_params)
         kernel_id = asked.get("kernel")
         if kernel_id is not None:
             get_object_or_404(session.kernels.all(), pk=kernel_id)

@@ -10,7 +10,7 @@ from django.db.models import F, Prefetch, QuerySet
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema, extend_schema_field
-from rest_framework import serializers
+from rest_framework import serializers, status
 from rest_framework.filters import OrderingFilter
 from rest_framework.generics import GenericAPIView, ListAPIView, RetrieveAPIView
 from rest_framework.request import Request
@@ -32,7 +32,8 @@ from backendai.portal.api.frame.fields import DecimalAmounts, MessageValues
 from backendai.portal.api.frame.filters import HistoryFilter, RequestedFilters, SessionFilter
 from backendai.portal.api.frame.idempotency import idempotency_key, launched_answer
 from backendai.portal.api.frame.paging import NewestFirst, OnePage, only_page
-from backendai.portal.api.frame.parsing import BoundedSerializer, MomentField, StrictSerializer
+from backendai.portal.api.frame.parsing import BoundedSerializer, MomentField, StrictSerializer, values_of
+from backendai.portal.api.frame.views import ResourceView
 from backendai.portal.api.sessions.launch_request import LaunchRequest, launch_asked_for
 
 _Words = {"type": "object", "additionalProperties": {"type": "string"}, "nullable": True}
@@ -246,9 +247,8 @@ class SessionList(ListAPIView[ComputeSession]):
 
     def get_queryset(self) -> QuerySet[ComputeSession]:
         """Return the visible sessions, or those shared with the user, with everything that an answer contains."""
-        user, shared = user_of(self.request), SharedQuery(data=self.request.query_params)
-        shared.is_valid(raise_exception=True)
-        if shared.validated_data["shared"]:
+        user = user_of(self.request)
+        if values_of(SharedQuery, self.request.query_params)["shared"]:
             return with_parts(ComputeSession.objects.shared_with(user))
         return shown_sessions(user)
 
@@ -279,37 +279,49 @@ class SessionList(ListAPIView[ComputeSession]):
         return launched_answer(self.get_serializer(made).data, is_new=True)
 
 
-class SessionDetail(RetrieveAPIView[ComputeSession]):
+class SessionView(ResourceView[ComputeSession]):
+    """The base of the views of one session: a visible one, and with ``right`` also one that is shared with it."""
+
+    queryset = ComputeSession.objects.select_related("owner", "project__domain")
+    serializer_class: type[Any] = SessionBody
+    lookup_url_kwarg = "session_id"
+    token_scopes: tuple[Scope, ...] = (Scope.SESSIONS,)
+    right: ShareRight | None = None
+
+    def visible(self, rows: Any) -> QuerySet[ComputeSession]:
+        """Return the sessions that the user may see, and those that a share opens to them."""
+        found: QuerySet[ComputeSession]
+        found = rows.open_to(self.user, self.right) if self.right else rows.visible_to(self.user)
+        return found
+
+    def answer_now(self, code: int = status.HTTP_200_OK) -> Response:
+        """Return the session in the address as it is stored now, as the response."""
+        session = get_object_or_404(shown_sessions(self.user), pk=self.kwargs[self.lookup_url_kwarg])
+        return self.answer(session, code)
+
+
+class SessionDetail(SessionView, RetrieveAPIView[ComputeSession]):
     """One session."""
 
-    queryset = ComputeSession.objects.none()
-    serializer_class = SessionBody
-    lookup_url_kwarg = "session_id"
+    queryset = ComputeSession.objects.all()
+    right = ShareRight.VIEW
 
-    def get_queryset(self) -> QuerySet[ComputeSession]:
+    def visible(self, rows: Any) -> QuerySet[ComputeSession]:
         """Return the visible sessions and shared ones with everything that an answer contains."""
-        return with_parts(ComputeSession.objects.open_to(user_of(self.request), ShareRight.VIEW))
+        return with_parts(super().visible(rows))
 
 
-class SessionEnd(GenericAPIView[ComputeSession]):
+class SessionEnd(SessionView):
     """Terminating a session."""
 
-    serializer_class = SessionBody
-    token_scopes = (Scope.SESSIONS,)
+    queryset = ComputeSession.objects.select_related("owner").only("name", "status", "owner__email")
 
     @extend_schema(request=TerminateRequest, responses=SessionBody)
     def post(self, request: Request, session_id: UUID) -> Response:
         """Terminate the session; ``force`` ends its programs at once. 409 if it has ended."""
-        visible = (
-            ComputeSession.objects.visible_to(user_of(request))
-            .select_related("owner")
-            .only("name", "status", "owner__email")
-        )
-        session = get_object_or_404(visible, pk=session_id)
-        body = TerminateRequest(data=request.data)
-        body.is_valid(raise_exception=True)
-        terminate_session(session, user_of(request), force=body.validated_data["force"])
-        return Response(self.get_serializer(get_object_or_404(shown_sessions(user_of(request)), pk=session_id)).data)
+        session, values = self.get_object(), values_of(TerminateRequest, request.data)
+        terminate_session(session, self.user, force=values["force"])
+        return self.answer_now()
 
 
 class SessionsEnd(GenericAPIView[Any]):
@@ -321,59 +333,44 @@ class SessionsEnd(GenericAPIView[Any]):
     @extend_schema(request=TerminateManyRequest, responses=EndedManyBody)
     def post(self, request: Request) -> Response:
         """Terminate at most 100 sessions; the response names those that could not be terminated, with the reason."""
-        body = TerminateManyRequest(data=request.data)
-        body.is_valid(raise_exception=True)
-        asked = body.validated_data
+        asked = values_of(TerminateManyRequest, request.data)
         done = terminate_sessions(user_of(request), asked["sessions"], force=asked["force"], now=timezone.now())
         return Response(EndedManyBody(done).data)
 
 
-class SessionPriority(GenericAPIView[ComputeSession]):
+class SessionPriority(SessionView):
     """The priority of a pending session."""
-
-    serializer_class = SessionBody
-    token_scopes = (Scope.SESSIONS,)
 
     @extend_schema(request=PriorityRequest, responses=SessionBody)
     def post(self, request: Request, session_id: UUID) -> Response:
         """Change the priority; 409 ``not-pending`` if the session is no longer pending."""
-        visible = ComputeSession.objects.visible_to(user_of(request)).select_related("owner", "project__domain")
-        session = get_object_or_404(visible, pk=session_id)
-        body = PriorityRequest(data=request.data)
-        body.is_valid(raise_exception=True)
-        set_priority(session, user_of(request), body.validated_data["priority"])
-        return Response(self.get_serializer(get_object_or_404(shown_sessions(user_of(request)), pk=session_id)).data)
+        session, values = self.get_object(), values_of(PriorityRequest, request.data)
+        set_priority(session, self.user, values["priority"])
+        return self.answer_now()
 
 
-class SessionEndTime(GenericAPIView[ComputeSession]):
+class SessionEndTime(SessionView):
     """The latest end of a running session."""
-
-    serializer_class = SessionBody
-    token_scopes = (Scope.SESSIONS,)
 
     @extend_schema(request=EndTimeRequest, responses=SessionBody)
     def post(self, request: Request, session_id: UUID) -> Response:
         """Move the end; 400 ``end-too-late`` beyond the policies of the owner, 409 ``not-running``."""
-        session = get_object_or_404(ComputeSession.objects.visible_to(user_of(request)), pk=session_id)
-        body = EndTimeRequest(data=request.data)
-        body.is_valid(raise_exception=True)
-        set_end(session, user_of(request), body.validated_data["ends_at"], now=timezone.now())
-        return Response(self.get_serializer(get_object_or_404(shown_sessions(user_of(request)), pk=session_id)).data)
+        session, values = self.get_object(), values_of(EndTimeRequest, request.data)
+        set_end(session, self.user, values["ends_at"], now=timezone.now())
+        return self.answer_now()
 
 
-class SessionKernels(GenericAPIView[Kernel]):
+class SessionKernels(SessionView):
     """The kernels of a session, the main one first."""
 
     serializer_class = KernelBody
     pagination_class = OnePage
-    filter_backends: list[Any] = []
+    right = ShareRight.VIEW
 
     @extend_schema(responses=KernelBody(many=True))
     def get(self, request: Request, session_id: UUID) -> Response:
         """Return all kernels, at most 16."""
-        sessions = ComputeSession.objects.open_to(user_of(request), ShareRight.VIEW)
-        session = get_object_or_404(sessions, pk=session_id)
-        return only_page(self.get_serializer(shown_kernels(session.kernels.all()), many=True).data)
+        return only_page(self.get_serializer(shown_kernels(self.get_object().kernels.all()), many=True).data)
 
 
 class SessionHistory(ListAPIView[SchedulingRecord]):
