@@ -333,6 +333,7 @@ SPECTACULAR_SETTINGS = {
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",
         "backendai.portal.api.frame.operations.add_problems",
+        "backendai.portal.api.frame.operations.drop_defaults",
         "backendai.portal.api.frame.operations.add_examples",
     ],
     "ENUM_NAME_OVERRIDES": {

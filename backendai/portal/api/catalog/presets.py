@@ -40,23 +40,16 @@ class PresetBody(serializers.ModelSerializer[ResourcePreset]):
         read_only_fields = fields
 
 
-class PresetChange(StrictSerializer):
-    """Changes of a preset."""
+class PresetRequest(StrictSerializer):
+    """A preset. In a change, omitted fields stay."""
 
-    name = serializers.CharField(max_length=64, required=False)
+    name = serializers.CharField(max_length=64)
     resource_group = serializers.CharField(
         max_length=63, required=False, allow_null=True, help_text="The name of the group; null: all groups."
     )
-    resources = AmountsField(required=False)
+    resources = AmountsField()
     shm_bytes = serializers.IntegerField(required=False, allow_null=True, min_value=1, max_value=2**62)
     rank = serializers.IntegerField(required=False, min_value=0, max_value=2**31 - 1)
-
-
-class PresetRequest(PresetChange):
-    """A new preset."""
-
-    name = serializers.CharField(max_length=64)
-    resources = AmountsField()
 
 
 class CheckPresetsRequest(StrictSerializer):
@@ -209,10 +202,10 @@ class PresetDetail(VersionedView, PresetView, RetrieveAPIView[ResourcePreset]):
 
     versioned = (ResourcePreset, "pk")
 
-    @extend_schema(request=PresetChange, responses=PresetBody)
+    @extend_schema(request=PresetRequest, responses=PresetBody)
     def patch(self, request: Request, preset_id: int) -> Response:
         """Change the given fields; launched sessions keep their amounts."""
-        preset, values = self.get_object(), _values(values_of(PresetChange, request.data))
+        preset, values = self.get_object(), _values(values_of(PresetRequest, request.data, partial=True))
         return self.answer(write_preset(self.user.pk, preset, values))
 
     def delete(self, request: Request, preset_id: int) -> Response:

@@ -49,11 +49,11 @@ class RegistryBody(serializers.ModelSerializer[Registry]):
         return bool(registry.sealed_push_password)
 
 
-class RegistryChange(StrictSerializer):
-    """Changes of a registry."""
+class RegistryRequest(StrictSerializer):
+    """A registry. In a change, omitted fields stay."""
 
-    name = serializers.CharField(max_length=50, required=False)
-    url = serializers.CharField(max_length=255, required=False)
+    name = serializers.CharField(max_length=50)
+    url = serializers.CharField(max_length=255)
     kind = serializers.CharField(max_length=16, required=False, help_text="docker or harbor.")
     projects = serializers.CharField(max_length=1024, required=False, allow_blank=True)
     repositories = serializers.CharField(max_length=65536, required=False, allow_blank=True)
@@ -77,13 +77,6 @@ class RegistryChange(StrictSerializer):
     is_enabled = serializers.BooleanField(required=False)
     is_global = serializers.BooleanField(required=False)
     domains = serializers.ListField(child=serializers.CharField(max_length=128), required=False)
-
-
-class RegistryRequest(RegistryChange):
-    """A new registry."""
-
-    name = serializers.CharField(max_length=50)
-    url = serializers.CharField(max_length=255)
 
 
 class RegistryView(ResourceView[Registry]):
@@ -114,10 +107,10 @@ class RegistryList(RegistryView, ListAPIView[Registry]):
 class RegistryDetail(RegistryView, RetrieveAPIView[Registry]):
     """One registry."""
 
-    @extend_schema(request=RegistryChange, responses=RegistryBody)
+    @extend_schema(request=RegistryRequest, responses=RegistryBody)
     def patch(self, request: Request, pk: int) -> Response:
         """Change the given fields."""
-        registry, values = self.get_object(), _values(values_of(RegistryChange, request.data))
+        registry, values = self.get_object(), _values(values_of(RegistryRequest, request.data, partial=True))
         return self.answer(write_registry(self.user.pk, registry, values))
 
     def delete(self, request: Request, pk: int) -> Response:

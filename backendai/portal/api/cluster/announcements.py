@@ -34,19 +34,13 @@ class AnnouncementBody(serializers.ModelSerializer[Announcement]):
         read_only_fields = fields
 
 
-class AnnouncementChange(StrictSerializer):
-    """Changes of an announcement; omitted fields stay unchanged."""
+class AnnouncementRequest(StrictSerializer):
+    """An announcement. It starts now by default; in a change, omitted fields stay."""
 
-    text = serializers.CharField(max_length=500, required=False, help_text="Plain text; addresses become links.")
+    text = serializers.CharField(max_length=500, help_text="Plain text; addresses become links.")
     tone = serializers.ChoiceField(choices=Announcement.Tone.choices, required=False)
     starts_at = MomentField(required=False)
     ends_at = MomentField(required=False, allow_null=True, help_text="null: until it is deleted.")
-
-
-class AnnouncementRequest(AnnouncementChange):
-    """A new announcement; it starts now unless the request says otherwise."""
-
-    text = serializers.CharField(max_length=500, help_text="Plain text; addresses become links.")
 
 
 class NewestStart(NewestFirst):
@@ -100,11 +94,11 @@ class AnnouncementDetail(GenericAPIView[Announcement]):
         """Return the announcement."""
         return Response(AnnouncementBody(self.get_object()).data)
 
-    @extend_schema(request=AnnouncementChange, responses=AnnouncementBody)
+    @extend_schema(request=AnnouncementRequest, responses=AnnouncementBody)
     def patch(self, request: Request, announcement_id: int) -> Response:
         """Change the given fields."""
         row = self.get_object()
-        write_announcement(user_of(request).pk, row, values_of(AnnouncementChange, request.data))
+        write_announcement(user_of(request).pk, row, values_of(AnnouncementRequest, request.data, partial=True))
         return Response(AnnouncementBody(row).data)
 
     def delete(self, request: Request, announcement_id: int) -> Response:

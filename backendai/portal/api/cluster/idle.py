@@ -42,14 +42,17 @@ def _projects(text: str) -> Any:
     return serializers.PrimaryKeyRelatedField(many=True, queryset=Project.objects.all(), required=False, help_text=text)
 
 
-class CheckerChange(StrictSerializer):
-    """Changes of an idle checker; times as ``2h``, in seconds, or as hh:mm:ss. Omitted fields stay unchanged."""
+class CheckerRequest(StrictSerializer):
+    """An idle checker; times as ``2h``, in seconds, or as hh:mm:ss. In a change, omitted fields stay.
 
-    name = serializers.CharField(max_length=64, required=False)
+    A new one applies only to the groups and projects that the request names.
+    """
+
+    name = serializers.CharField(max_length=64)
     description = serializers.CharField(max_length=255, required=False, allow_blank=True)
-    kind = serializers.ChoiceField(choices=kind_choices(), required=False)
+    kind = serializers.ChoiceField(choices=kind_choices())
     is_active = serializers.BooleanField(required=False)
-    limit = LengthField(required=False)
+    limit = LengthField()
     grace = LengthField(required=False)
     warning = LengthField(required=False)
     thresholds = serializers.DictField(
@@ -65,14 +68,6 @@ class CheckerChange(StrictSerializer):
     projects = _projects("Projects in which it holds, by id.")
     except_groups = _groups("Resource groups in which it does not, though it would by a wider place.")
     except_projects = _projects("The same for projects.")
-
-
-class CheckerRequest(CheckerChange):
-    """A new idle checker. It applies only to the groups and projects that the request names."""
-
-    name = serializers.CharField(max_length=64)
-    kind = serializers.ChoiceField(choices=kind_choices())
-    limit = LengthField()
 
 
 @extend_schema_field(_Names)
@@ -211,10 +206,10 @@ class IdleCheckerDetail(VersionedView, IdleCheckerView):
         """Return the idle checker."""
         return self.answer(self.get_object())
 
-    @extend_schema(request=CheckerChange, responses=CheckerBody)
+    @extend_schema(request=CheckerRequest, responses=CheckerBody)
     def patch(self, request: Request, pk: int) -> Response:
         """Change the given fields; existing warnings are issued again by the new rule."""
-        checker, values = self.get_object(), values_of(CheckerChange, request.data)
+        checker, values = self.get_object(), values_of(CheckerRequest, request.data, partial=True)
         places = merged_places(checker, values)
         write_checker(self.user.pk, checker, values, places)
         return self.answer(self.get_object())

@@ -72,12 +72,9 @@ class RevisionUpdate(RevisionRequest):
         return RevisionSpec(**{name: value for name, value in self.validated_data.items() if name != "allow_gap"})
 
 
-class EndpointRequest(RevisionRequest):
-    """A new endpoint with its first revision."""
+class EndpointSettings(StrictSerializer):
+    """Number of replicas, limits and access of an endpoint. In a change, omitted fields stay."""
 
-    name = serializers.CharField(max_length=40, help_text=_NAME_RULE)
-    project = serializers.CharField(max_length=64, default="", allow_blank=True)
-    resource_group = serializers.CharField(max_length=64, default="", allow_blank=True)
     minimum = serializers.IntegerField(min_value=0, max_value=MOST_REPLICAS, default=1)
     maximum = serializers.IntegerField(min_value=1, max_value=MOST_REPLICAS, default=1)
     target = serializers.FloatField(default=4.0, help_text="Simultaneous requests per replica.")
@@ -100,34 +97,20 @@ class EndpointRequest(RevisionRequest):
     affinity = serializers.CharField(max_length=64, default="", allow_blank=True, help_text=_AFFINITY)
     canary = serializers.IntegerField(min_value=0, max_value=100, default=0, help_text=_CANARY)
 
+
+class EndpointRequest(RevisionRequest, EndpointSettings):
+    """A new endpoint with its first revision."""
+
+    name = serializers.CharField(max_length=40, help_text=_NAME_RULE)
+    project = serializers.CharField(max_length=64, default="", allow_blank=True)
+    resource_group = serializers.CharField(max_length=64, default="", allow_blank=True)
+
     def endpoint_spec(self) -> EndpointSpec:
         """Return the requested endpoint."""
         of_revision = RevisionRequest().fields.keys()
         values = dict(self.validated_data)
         revision = RevisionSpec(**{name: values.pop(name) for name in of_revision})
         return EndpointSpec(revision=revision, **values)
-
-
-class EndpointChange(StrictSerializer):
-    """Changes of an endpoint; omitted fields stay unchanged."""
-
-    minimum = serializers.IntegerField(min_value=0, max_value=MOST_REPLICAS, required=False)
-    maximum = serializers.IntegerField(min_value=1, max_value=MOST_REPLICAS, required=False)
-    target = serializers.FloatField(required=False)
-    concurrency = serializers.IntegerField(min_value=0, max_value=100_000, required=False)
-    queue = serializers.IntegerField(min_value=0, max_value=10_000, required=False)
-    queue_seconds = serializers.FloatField(min_value=0.1, max_value=600.0, required=False)
-    hold_seconds = serializers.FloatField(min_value=0.1, max_value=600.0, required=False)
-    answer_timeout = serializers.FloatField(min_value=1.0, max_value=86400.0, required=False)
-    is_public = serializers.BooleanField(required=False)
-    is_repeatable = serializers.BooleanField(required=False)
-    max_surge = serializers.IntegerField(min_value=0, max_value=MOST_REPLICAS, required=False)
-    max_unavailable = serializers.IntegerField(min_value=0, max_value=MOST_REPLICAS, required=False)
-    origins = serializers.ListField(child=serializers.CharField(max_length=255), required=False, help_text=_ORIGINS)
-    warm_up = serializers.FloatField(required=False, help_text=_WARM_UP)
-    affinity = serializers.CharField(max_length=64, required=False, allow_blank=True, help_text=_AFFINITY)
-    canary = serializers.IntegerField(min_value=0, max_value=100, required=False, help_text=_CANARY)
-    asleep_after = serializers.FloatField(required=False, help_text="Seconds; applies if the minimum is 0.")
 
 
 class RollBackRequest(StrictSerializer):

@@ -28,8 +28,8 @@ from backendai.domain.serving.services.endpoints import (
 )
 from backendai.portal.api.endpoints.bodies import (
     EndpointBody,
-    EndpointChange,
     EndpointRequest,
+    EndpointSettings,
     ReplicaBody,
     RevisionBody,
     RevisionUpdate,
@@ -95,11 +95,11 @@ class EndpointDetail(VersionedView, EndpointView):
         """Return the endpoint with its current state."""
         return Response(_body(self.get_object()))
 
-    @extend_schema(request=EndpointChange, responses=EndpointBody)
+    @extend_schema(request=EndpointSettings, responses=EndpointBody)
     def patch(self, request: Request, endpoint_id: UUID) -> Response:
         """Change limits, number of replicas or access of the endpoint."""
         endpoint = self.get_object()
-        change_endpoint(endpoint, self.user, **values_of(EndpointChange, request.data))
+        change_endpoint(endpoint, self.user, **values_of(EndpointSettings, request.data, partial=True))
         return Response(_body(endpoint))
 
     def delete(self, request: Request, endpoint_id: UUID) -> Response:

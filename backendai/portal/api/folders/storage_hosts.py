@@ -56,7 +56,7 @@ class HostChange(StrictSerializer):
     """Changes of a storage host, except its name."""
 
     title = serializers.CharField(max_length=128, required=False, allow_blank=True)
-    address = serializers.CharField(max_length=255, required=False)
+    address = serializers.CharField(max_length=255)
     public_address = serializers.CharField(max_length=255, required=False, allow_blank=True)
     is_enabled = serializers.BooleanField(required=False)
     is_default = serializers.BooleanField(required=False)
@@ -66,7 +66,6 @@ class HostRequest(HostChange):
     """A new storage host."""
 
     name = serializers.CharField(max_length=32)
-    address = serializers.CharField(max_length=255)
 
 
 class StorageHostView(ResourceView[StorageHost]):
@@ -106,7 +105,7 @@ class StorageHostDetail(StorageHostView):
     @extend_schema(request=HostChange, responses=WholeHostBody)
     def patch(self, request: Request, storage_host_id: UUID) -> Response:
         """Change the given fields."""
-        host, values = self.get_object(), values_of(HostChange, request.data)
+        host, values = self.get_object(), values_of(HostChange, request.data, partial=True)
         return self.answer(write_host(self.user.pk, host, values))
 
     def delete(self, request: Request, storage_host_id: UUID) -> Response:

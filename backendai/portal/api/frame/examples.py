@@ -83,7 +83,7 @@ _ENDPOINTS: dict[str, dict[str, Any]] = {
         "maximum": 4,
         "target": 8,
     },
-    "PatchedEndpointChangeRequest": {"maximum": 8, "asleep_after": 900},
+    "PatchedEndpointSettingsRequest": {"maximum": 8, "asleep_after": 900},
     "RevisionUpdateRequest": {
         "image": "serve",
         "command": "python -m serve --port $PORT --context 8192",
@@ -140,7 +140,7 @@ _PEOPLE: dict[str, dict[str, Any]] = {
     "NewDomainRequest": {"name": "physics", "policy": None},
     "PatchedDomainChangeRequest": {"is_active": True, "share_weight": 1.5},
     "PolicyRequest": {"name": "students", "slots": {"cpu": "8", "mem": "32g"}, "max_sessions": 4},
-    "PatchedPolicyChangeRequest": {"max_sessions": 6, "max_session_lifetime": "1d"},
+    "PatchedPolicyRequest": {"max_sessions": 6, "max_session_lifetime": "1d"},
 }
 _CLUSTER: dict[str, dict[str, Any]] = {
     "GroupSettingsBodyRequest": {"name": "gpu", "description": "Two machines with GPUs", "is_public": True},
@@ -157,18 +157,18 @@ _CLUSTER: dict[str, dict[str, Any]] = {
         "thresholds": {"cuda.device": 5},
         "is_site_wide": True,
     },
-    "PatchedCheckerChangeRequest": {"limit": "2h", "is_active": True},
+    "PatchedCheckerRequest": {"limit": "2h", "is_active": True},
     "PresetRequest": {"name": "small", "resources": {"cpu": 1, "mem": "2g"}, "shm_bytes": 2**26},
-    "PatchedPresetChangeRequest": {"resources": {"cpu": 2, "mem": "4g"}, "rank": 10},
+    "PatchedPresetRequest": {"resources": {"cpu": 2, "mem": "4g"}, "rank": 10},
     "PatchedSlotTypeChangeRequest": {"display_name": "GPU", "is_enabled": True},
     "PatchedSettingsBodyRequest": {"public_apps": False, "package_index": "https://pypi.example.com/simple"},
     "PatchedImageChangeRequest": {"title": "Python 3.13", "minimum": {"cpu": 1, "mem": "512m"}, "aliases": ["py"]},
     "ImageRequest": {"name": "torch", "reference": "registry.example.com/lab/torch:2.5", "minimum": {"mem": "1g"}},
     "AnnouncementRequest": {"text": "Maintenance on Friday at 18:00.", "tone": "warning", "ends_at": _LATER},
-    "PatchedAnnouncementChangeRequest": {"ends_at": None},
+    "PatchedAnnouncementRequest": {"ends_at": None},
     "PullRequest": {"agents": ["node-1"], "resource_groups": ["gpu"]},
     "RegistryRequest": {"name": "harbor", "url": "https://registry.example.com", "projects": "lab"},
-    "PatchedRegistryChangeRequest": {"is_enabled": False},
+    "PatchedRegistryRequest": {"is_enabled": False},
 }
 
 REQUESTS = _SESSIONS | _RUNS | _ENDPOINTS | _FOLDERS | _OWN | _PEOPLE | _CLUSTER

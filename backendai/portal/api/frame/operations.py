@@ -135,6 +135,15 @@ def add_problems(result: dict[str, Any], **_: Any) -> dict[str, Any]:
     return result
 
 
+def drop_defaults(result: dict[str, Any], **_: Any) -> dict[str, Any]:
+    """Return the document without defaults in changes, where omitted fields stay as they are."""
+    for name, schema in result["components"]["schemas"].items():
+        if name.startswith("Patched"):
+            for field in schema["properties"].values():
+                field.pop("default", None)
+    return result
+
+
 def add_examples(result: dict[str, Any], **_: Any) -> dict[str, Any]:
     """Return the document with an example in each body of a request and the main answers."""
     schemas = result["components"]["schemas"]

@@ -56,7 +56,7 @@ class BoundedSerializer(serializers.Serializer[Any]):
     @property
     def fields(self) -> BindingDict:
         """The fields by name."""
-        return _fields_of(type(self))
+        return _fields_of(type(self), self.partial)
 
 
 class StrictSerializer(BoundedSerializer):
@@ -80,16 +80,16 @@ def refuse_unknown(data: Mapping[str, Any], known: Collection[str]) -> None:
         )
 
 
-def body_of(kind: type[B], data: Any) -> B:
+def body_of(kind: type[B], data: Any, *, partial: bool = False) -> B:
     """Return the validated body of a request. Raises ValidationError that names every invalid field."""
-    body = kind(data=data)
+    body = kind(data=data, partial=partial)
     body.is_valid(raise_exception=True)
     return body
 
 
-def values_of(kind: type[serializers.BaseSerializer[Any]], data: Any) -> dict[str, Any]:
-    """Return the validated values of a request's body or query. Raises ValidationError."""
-    return dict(body_of(kind, data).validated_data)
+def values_of(kind: type[serializers.BaseSerializer[Any]], data: Any, *, partial: bool = False) -> dict[str, Any]:
+    """Return the validated values of a body or query; of a partial one, those in it. Raises ValidationError."""
+    return dict(body_of(kind, data, partial=partial).validated_data)
 
 
 def _nearest(name: str, known: list[str]) -> str:
@@ -98,8 +98,8 @@ def _nearest(name: str, known: list[str]) -> str:
 
 
 @cache
-def _fields_of(kind: type[BoundedSerializer]) -> BindingDict:
-    owner = kind()
+def _fields_of(kind: type[BoundedSerializer], partial: bool) -> BindingDict:
+    owner = kind(partial=partial)  # which its fields ask
     fields = BindingDict(owner)
     for name, field in owner.get_fields().items():
         _limit(field)

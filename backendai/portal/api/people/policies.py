@@ -32,10 +32,10 @@ def _limit(most: int = _MOST, **options: Any) -> serializers.IntegerField:
     return serializers.IntegerField(required=False, allow_null=True, min_value=0, max_value=most, **options)
 
 
-class PolicyChange(StrictSerializer):
-    """Changes of a policy; omitted fields stay unchanged."""
+class PolicyRequest(StrictSerializer):
+    """A policy. Omitted fields mean no limit; in a change they stay."""
 
-    name = serializers.CharField(max_length=64, required=False)
+    name = serializers.CharField(max_length=64)
     slots = AmountsField(required=False, help_text="Maximum of running sessions together; 0: none.")
     unnamed_slots = serializers.ChoiceField(
         choices=ResourcePolicy.Unnamed.choices, required=False, help_text="Limit of slots that are not listed."
@@ -64,12 +64,6 @@ class PolicyChange(StrictSerializer):
         required=False,
         help_text="Kinds of new holders that get it.",
     )
-
-
-class PolicyRequest(PolicyChange):
-    """A new policy; omitted fields mean no limit."""
-
-    name = serializers.CharField(max_length=64)
 
 
 class PolicyBody(serializers.ModelSerializer[ResourcePolicy]):
@@ -138,10 +132,10 @@ class PolicyDetail(VersionedView, PolicyView):
         """Return the policy."""
         return self.answer(self.get_object())
 
-    @extend_schema(request=PolicyChange, responses=PolicyBody)
+    @extend_schema(request=PolicyRequest, responses=PolicyBody)
     def patch(self, request: Request, pk: int) -> Response:
         """Change the given fields. They apply from the next pass; running sessions continue."""
-        policy, values = self.get_object(), values_of(PolicyChange, request.data)
+        policy, values = self.get_object(), values_of(PolicyRequest, request.data, partial=True)
         _check_slots(values, policy)
         write_policy(self.user.pk, policy, values)
         return self.answer(self.get_object())
