@@ -17,6 +17,7 @@ from pytest_django import DjangoAssertNumQueries
 
 from backendai.domain.accounts.models import User
 from backendai.domain.accounts.services import create_person
+from backendai.domain.accounts.services.language import choose_language
 from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.placing.waits import Waiting, note_waits
 from tests.cast import Cast
@@ -74,6 +75,9 @@ def test_a_priority_is_changed_in_its_row(cast: Cast, browse: Browse) -> None:
         message = list(get_messages(answer.wsgi_request))[-1]
         assert message.level_tag == "error"
         assert message.message.startswith("waits: Priority"), "of many rows, which and what"
+    choose_language(cast.dana, "ko")
+    refused = list(get_messages(dana.post(address, {"priority": "101"}).wsgi_request))[-1].message
+    assert "101" in refused and "is not between" not in refused
     assert ComputeSession.objects.get().priority == 55
 
 

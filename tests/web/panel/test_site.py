@@ -18,6 +18,7 @@ from django.utils import timezone
 from backendai.base.core.errors import UserError
 from backendai.base.core.version import VERSION
 from backendai.domain.accounts.models import User
+from backendai.domain.accounts.services.language import choose_language
 from backendai.domain.activity.models import AuditEntry, BackgroundJob
 from backendai.domain.catalog.models import Registry
 from backendai.domain.catalog.registries import write_registry
@@ -147,6 +148,8 @@ def test_where_no_group_is_the_default_the_launch_page_says_so(cast: Cast, brows
     page = alice.get(reverse("web:launch"))
     assert "resource_group" not in page.context["form"].initial
     assert "none of them is the default" in text_of(page)
+    choose_language(cast.alice, "ko")
+    assert "기본으로 정해진 그룹이 없습니다" in text_of(alice.get(reverse("web:launch")))
     zzz.is_default = True
     zzz.save()
     assert alice.get(reverse("web:launch")).context["form"].initial["resource_group"] == "zzz"

@@ -192,7 +192,7 @@ def queue_priority(request: PageRequest, pk: UUID) -> HttpResponse:
     except forms.ValidationError as error:
         messages.error(request, f"{session.name}: {_('Priority')}: {' '.join(error.messages)}")
     except UserError as error:
-        messages.error(request, f"{session.name}: {error.message}")
+        messages.error(request, f"{session.name}: {in_words(error.message)}")
     else:
         said = _("%(name)s now has priority %(priority)s.") % {"name": session.name, "priority": priority}
         messages.success(request, said)

@@ -10,6 +10,7 @@ from django.core.exceptions import ValidationError
 from django.db.models import Model, QuerySet
 from django.forms.models import ModelChoiceIterator
 
+from backendai.base.texts.translation import gettext as _
 from backendai.domain.accounts.models import User
 from backendai.domain.catalog.models import Image
 from backendai.domain.cluster.groups.changes import choose_group
@@ -112,8 +113,8 @@ def offer_groups(form: forms.Form) -> ResourceGroup | None:
     if usual is not None:
         form.initial.setdefault("resource_group", usual.name)
     elif len(field.rows) > 1:
-        field.empty_label = "Choose one"
-        field.help_text = "Several are open to you, and none of them is the default."
+        field.empty_label = _("Choose one")
+        field.help_text = _("Several are open to you, and none of them is the default.")
     return usual
 
 
@@ -126,7 +127,7 @@ def offer_agents(form: forms.Form, *, wanted: bool) -> None:
     rows = Agent.objects.registered().filter(resource_group__in=groups).order_by("name")
     names = rows.values_list("name", "resource_group__name")
     choices = [(name, f"{name} ({group})") for name, group in names]
-    cast(Any, form.fields["agents"]).choices = [("", "any node"), *choices]
+    cast(Any, form.fields["agents"]).choices = [("", _("any agent")), *choices]
 
 
 def _named(owner: Any, name: Any) -> QuerySet[Any, Any]:
