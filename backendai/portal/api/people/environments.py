@@ -107,17 +107,22 @@ class SshKeyDetail(GenericAPIView[Any]):
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
-class Dotfiles(GenericAPIView[Dotfile]):
-    """The dotfiles of one owner, at most 30, so on one page."""
+class DotfilesView(ResourceView[Dotfile]):
+    """The base of the views of the dotfiles of one owner: the user, unless a subclass says another one."""
 
     queryset = Dotfile.objects.none()
     serializer_class = DotfileBody
-    pagination_class = OnePage
     token_scopes = (Scope.ACCOUNT,)
 
     def owner(self) -> Owner:
         """Return the owner of the files; 404 if not visible."""
-        return user_of(self.request)
+        return self.user
+
+
+class Dotfiles(DotfilesView):
+    """The dotfiles of one owner, at most 30, so on one page."""
+
+    pagination_class = OnePage
 
     @extend_schema(responses=DotfileBody(many=True))
     def get(self, request: Request, **_: Any) -> Response:
@@ -127,37 +132,28 @@ class Dotfiles(GenericAPIView[Dotfile]):
     @extend_schema(request=DotfileRequest, responses={200: DotfileBody})
     def put(self, request: Request, **_: Any) -> Response:
         """Create or replace the file at this path. 409 if another file is in the way."""
-        owner = self.owner()
-        values = values_of(DotfileRequest, request.data)
-        return Response(DotfileBody(save_dotfile(user_of(request), owner, **values)).data)
+        owner, values = self.owner(), values_of(DotfileRequest, request.data)
+        return self.answer(save_dotfile(self.user, owner, **values))
 
 
-class DotfileDetail(GenericAPIView[Any]):
+class DotfileDetail(DotfilesView):
     """One dotfile."""
 
     lookup_url_kwarg = "dotfile_id"
-    serializer_class = DotfileBody
-    token_scopes = (Scope.ACCOUNT,)
-
-    def owner(self) -> Owner:
-        """Return the owner of the file; 404 if not visible."""
-        return user_of(self.request)
 
     def delete(self, request: Request, **ids: Any) -> Response:
         """Delete the file; running sessions still have it."""
-        remove_dotfile(user_of(request), self.owner(), ids[self.lookup_url_kwarg])
+        remove_dotfile(self.user, self.owner(), ids[self.lookup_url_kwarg])
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
 class _OfProject:
     token_scopes = (Scope.ADMIN,)
 
-    def owner(self) -> Owner:
+    def owner(self: Any) -> Owner:
         """Return the project; 404 unless the user may change its files."""
-        view: Any = self
-        actor = user_of(view.request)
-        project = Project.objects.visible_to(actor).filter(pk=view.kwargs["project_id"]).first()
-        if project is None or not may_project(actor, Action.SET_DOTFILES, project):
+        project = Project.objects.visible_to(self.user).filter(pk=self.kwargs["project_id"]).first()
+        if project is None or not may_project(self.user, Action.SET_DOTFILES, project):
             raise NotFound("Project not found.")
         return project
 
@@ -165,12 +161,10 @@ class _OfProject:
 class _OfDomain:
     token_scopes = (Scope.ADMIN,)
 
-    def owner(self) -> Owner:
+    def owner(self: Any) -> Owner:
         """Return the domain; 404 unless the user may change its files."""
-        view: Any = self
-        actor = user_of(view.request)
-        domain = Domain.objects.visible_to(actor).filter(pk=view.kwargs["domain_id"]).first()
-        if domain is None or not may_domain(actor, Action.SET_DOTFILES, domain):
+        domain = Domain.objects.visible_to(self.user).filter(pk=self.kwargs["domain_id"]).first()
+        if domain is None or not may_domain(self.user, Action.SET_DOTFILES, domain):
             raise NotFound("Domain not found.")
         return domain
 
