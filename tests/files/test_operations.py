@@ -38,8 +38,11 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
 async def begin_copy(portal: Portal) -> str:
     (portal.data / "large").write_bytes(b"x" * _SIZE)
     told = await portal.json("POST", "/copies", 202, json={"source": "large", "target": "copy"})
+    operation = str(told["operation"])
+    while told["state"] == "running" and told["progress"]["total_bytes"] is None:  # the tree is counted first
+        told = await portal.json("GET", f"/operations/{operation}", rights="edit")
     assert (told["state"], told["progress"]["total_bytes"]) == ("running", _SIZE)
-    return str(told["operation"])
+    return operation
 
 
 async def ended(portal: Portal, operation: str) -> Any:
