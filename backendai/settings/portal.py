@@ -361,7 +361,7 @@ STATICFILES_DIRS = [BASE_DIR / "static"]
 STATIC_ROOT = DATA_DIR / "static"
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
-    "staticfiles": {"BACKEND": "backendai.portal.http.bundles.BundledStorage"},
+    "staticfiles": {"BACKEND": "backendai.portal.web.frame.bundles.BundledStorage"},
 }
 _LINE = told.log_shape("BACKENDAI_LOG_FORMAT", "%(asctime)s %(levelname)s %(name)s: %(message)s%(request_part)s")
 _AUDIT = told.audit_handler("BACKENDAI_AUDIT_LOG")

@@ -13,8 +13,8 @@ from django.utils import timezone
 from django.utils.html import format_html
 
 from backendai.domain.compute.status import Outcome, Status
-from backendai.portal.http.bundles import SCRIPTS, STYLES, BundledStorage, addresses_of
 from backendai.portal.web.dashboard.resources import Bar
+from backendai.portal.web.frame.bundles import SCRIPTS, STYLES, BundledStorage, addresses_of
 from backendai.portal.web.frame.statuses import appearance_of
 from backendai.portal.web.templatetags.portal import ago, amounts, due, elapsed, icon, with_times
 
@@ -95,9 +95,9 @@ def test_a_release_joins_them_and_leads_pages_to_the_bundle(tmp_path: Path, monk
     for name in ["page.js", "times.js"]:
         (tmp_path / "js").mkdir(exist_ok=True)
         (tmp_path / "js" / name).write_text(f"let {name[0]};")
-    monkeypatch.setattr("backendai.portal.http.bundles.STYLES", {})
-    monkeypatch.setattr("backendai.portal.http.bundles.SCRIPTS", {"page": "page times"})
-    monkeypatch.setattr("backendai.portal.http.bundles.staticfiles_storage", storage)
+    monkeypatch.setattr("backendai.portal.web.frame.bundles.STYLES", {})
+    monkeypatch.setattr("backendai.portal.web.frame.bundles.SCRIPTS", {"page": "page times"})
+    monkeypatch.setattr("backendai.portal.web.frame.bundles.staticfiles_storage", storage)
     for _ in range(2):  # the next release replaces them
         assert not [error for *_, error in storage.post_process({}) if isinstance(error, Exception)]
     (address,) = addresses_of({"page": "page times"}, "page", "js")

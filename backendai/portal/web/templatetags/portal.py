@@ -29,9 +29,9 @@ from backendai.domain.cluster.slot_types import in_order
 from backendai.domain.compute.models import ComputeSession, SchedulingRecord
 from backendai.domain.compute.services.status.steps import Step
 from backendai.domain.planning.steps import shown_steps
-from backendai.portal.http.bundles import SCRIPTS, STYLES, addresses_of
 from backendai.portal.web.dashboard.resources import name_of_slot
 from backendai.portal.web.frame import jobs
+from backendai.portal.web.frame.bundles import SCRIPTS, STYLES, addresses_of
 from backendai.portal.web.frame.kind_words import word_of
 from backendai.portal.web.frame.statuses import appearance_of, exit_words
 from backendai.portal.web.frame.step_names import name_of_step
