@@ -16,9 +16,9 @@ from django.urls import reverse
 from django.utils.functional import Promise
 from django.utils.html import strip_tags
 from django.utils.safestring import mark_safe
-from django.utils.translation import gettext_lazy as _l
 
 from backendai.base.texts.translation import gettext as _
+from backendai.base.texts.translation import gettext_lazy as _l
 from backendai.domain.accounts.models import Project, User
 from backendai.domain.catalog.models import Image
 from backendai.domain.cluster.models import Agent
