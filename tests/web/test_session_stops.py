@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import time
+from datetime import time, timedelta
 
 import pytest
 from django.test import Client
@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from backendai.base.wire.node_jobs import JobState
 from backendai.domain.activity.models import BackgroundJob
+from backendai.domain.compute.models import ComputeSession
 from backendai.domain.compute.services.life.stop_schedules import set_schedule
 from backendai.domain.compute.services.notices.owners import announce
 from backendai.domain.compute.status import Status
@@ -64,6 +65,17 @@ def test_a_refusal_is_told_in_the_dialog(one: Stopper, browser: Client) -> None:
     assert "No storage host can be reached" in answer.content.decode()
     answer = browser.post(f"/sessions/{one.session.pk}/resume/")
     assert "Only a stopped session can be resumed" in answer.content.decode()
+
+
+def test_the_page_of_an_ended_one_says_where_its_stored_files_are(one: Stopper, browser: Client) -> None:
+    page, now = f"/sessions/{one.session.pk}/", timezone.now()
+    ended = {"status": Status.TERMINATED, "ended_at": now, "started_at": now - timedelta(minutes=3)}
+    ComputeSession.objects.filter(pk=one.session.pk).update(**ended)
+    assert "The session ran for" in browser.get(page).content.decode()
+    ComputeSession.objects.filter(pk=one.session.pk).update(stopped_at=now, resumes=1)
+    shown = browser.get(page).content.decode()
+    assert "After it was last resumed, the session ran for" in shown
+    assert "went to the trash" in shown
 
 
 def test_rest_stops_and_resumes(one: Stopper, browser: Client, cast: Cast) -> None:
