@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -120,8 +121,10 @@ def stop(state: State, sessions: tuple[str, ...]) -> None:
 @noun_argument("session", "sessions", nargs=-1, required=True)
 @pass_state
 def resume(state: State, sessions: tuple[str, ...]) -> None:
-    """Queue stopped sessions, which start with their stored home folders."""
+    """Queue stopped sessions, which start with their stored home folders; waits for stops under way."""
     for one in sessions:
+        while find_own(state.portal, "session", one).status == "STOPPING":  # its files are being stored
+            time.sleep(1)
         state.portal.send(api.resume(find_own(state.portal, "session", one).id))
 
 
