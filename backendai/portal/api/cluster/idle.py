@@ -25,7 +25,7 @@ from backendai.portal.api.frame.paging import ByName
 from backendai.portal.api.frame.parsing import LengthField, StrictSerializer, values_of
 from backendai.portal.api.frame.versions import VersionedView
 from backendai.portal.api.frame.views import ResourceView
-from backendai.portal.api.sessions.views import SessionView
+from backendai.portal.api.sessions.views import OneSessionView
 from backendai.scheduler.idle_kinds import kind_choices
 
 _Names = {"type": "array", "items": {"type": "string"}}
@@ -220,7 +220,7 @@ class IdleCheckerDetail(VersionedView, IdleCheckerView):
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
-class SessionIdleChecks(SessionView):
+class SessionIdleChecks(OneSessionView):
     """The results of the idle checkers for a session."""
 
     serializer_class = IdleChecksBody
@@ -231,7 +231,7 @@ class SessionIdleChecks(SessionView):
         return Response(_checks(self.get_object()))
 
 
-class SessionIdleExtension(SessionView):
+class SessionIdleExtension(OneSessionView):
     """Extending a warned session."""
 
     serializer_class = IdleChecksBody

@@ -28,7 +28,7 @@ from backendai.gates.gateways.ssh_access import (
 )
 from backendai.portal.api.frame.authentication import user_of
 from backendai.portal.api.frame.parsing import StrictSerializer, values_of
-from backendai.portal.api.sessions.views import SessionView
+from backendai.portal.api.sessions.views import OneSessionView
 
 
 class SshConfigBody(serializers.Serializer[Any]):
@@ -90,7 +90,7 @@ class SshConfig(GenericAPIView[Any]):
         return Response(SshConfigBody(told).data)
 
 
-class SessionSsh(SessionView):
+class SessionSsh(OneSessionView):
     """How to reach one session by SSH."""
 
     serializer_class = SshWayBody
@@ -123,7 +123,7 @@ class SystemSessions(GenericAPIView[Any]):
         return Response(SystemSessionBody(told).data)
 
 
-class SessionSshKeyView(SessionView):
+class SessionSshKeyView(OneSessionView):
     """The SSH key that opens only this session."""
 
     serializer_class = SshPrivateKeyBody

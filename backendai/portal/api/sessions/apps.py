@@ -21,7 +21,7 @@ from backendai.domain.compute.services.apps.settings import change_app
 from backendai.domain.compute.status import ShareRight
 from backendai.portal.api.frame.authentication import credential_of
 from backendai.portal.api.frame.parsing import StrictSerializer, values_of
-from backendai.portal.api.sessions.views import SessionView
+from backendai.portal.api.sessions.views import OneSessionView
 
 
 class AppBody(serializers.Serializer[Any]):
@@ -96,7 +96,7 @@ class PublicAppBody(StrictSerializer):
     )
 
 
-class AppView(SessionView):
+class AppView(OneSessionView):
     """The base of the views of a session's apps."""
 
     queryset = ComputeSession.objects.select_related("image", "resource_group")

@@ -23,7 +23,7 @@ from backendai.domain.planning.turns import turn_of
 from backendai.portal.api.frame.authentication import user_of
 from backendai.portal.api.frame.fields import DecimalAmounts, MessageValues
 from backendai.portal.api.sessions.launch_request import LaunchRequest, spec_asked_for
-from backendai.portal.api.sessions.views import SessionView
+from backendai.portal.api.sessions.views import OneSessionView
 from backendai.scheduler.explaining.suggest import Suggestion
 from backendai.scheduler.plan import Reason, Step
 
@@ -108,7 +108,7 @@ class SessionExplanationBody(ExplanationBody):
     )
 
 
-class SessionExplanation(SessionView):
+class SessionExplanation(OneSessionView):
     """Why a session does not start."""
 
     queryset = ComputeSession.objects.select_related("resource_group", "image", "project", "start_forecast")

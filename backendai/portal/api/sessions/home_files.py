@@ -24,7 +24,7 @@ from backendai.portal.api.folders.file_bodies import DirectoryRequest, EntriesBo
 from backendai.portal.api.folders.views import host_named, shown_folder
 from backendai.portal.api.frame.parsing import StrictSerializer, values_of
 from backendai.portal.api.pipelines.runs import GuestView
-from backendai.portal.api.sessions.views import SessionView
+from backendai.portal.api.sessions.views import OneSessionView
 
 _LONGEST = 4096
 _RAW_HELP = "Relative to the home folder. Of a name that is not UTF-8: //raw: and its path as base64url."
@@ -148,7 +148,7 @@ class HomeArchive(GuestView):
         return answer
 
 
-class SessionHome(SessionView):
+class SessionHome(OneSessionView):
     """Keeping the home folder of a session."""
 
     serializer_class = FolderBody

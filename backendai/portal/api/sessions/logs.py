@@ -23,7 +23,7 @@ from backendai.domain.compute.status import PLACED, TERMINAL, ShareRight, Status
 from backendai.gates.gateways.asking import NodeUnreachable, ask
 from backendai.gates.gateways.tickets import address_of
 from backendai.portal.api.frame.parsing import BoundedSerializer, values_of
-from backendai.portal.api.sessions.views import SessionView
+from backendai.portal.api.sessions.views import OneSessionView
 
 LARGEST_LOG = 32 * 2**20
 
@@ -73,7 +73,7 @@ class LogQuery(BoundedSerializer):
     tail = serializers.IntegerField(default=None, min_value=1, max_value=_MOST_LINES, help_text="The last lines only.")
 
 
-class SessionLog(SessionView):
+class SessionLog(OneSessionView):
     """The output of a kernel."""
 
     renderer_classes = [TextRenderer, JSONRenderer]

@@ -13,7 +13,7 @@ from backendai.base.core.labels import LONGEST_NOTE
 from backendai.domain.compute.services.launching.renaming import label_session, rename_session
 from backendai.domain.compute.spec import LONGEST_NAME_READ, NAME_RULE
 from backendai.portal.api.frame.parsing import StrictSerializer, values_of
-from backendai.portal.api.sessions.views import SessionBody, SessionView
+from backendai.portal.api.sessions.views import OneSessionView, SessionBody
 
 
 class RenameRequest(StrictSerializer):
@@ -33,7 +33,7 @@ class LabelsRequest(StrictSerializer):
     note = serializers.CharField(required=False, allow_blank=True, max_length=2 * LONGEST_NOTE)
 
 
-class SessionName(SessionView):
+class SessionName(OneSessionView):
     """The name of a session."""
 
     @extend_schema(request=RenameRequest, responses=SessionBody)
@@ -43,7 +43,7 @@ class SessionName(SessionView):
         return self.answer_now()
 
 
-class SessionLabels(SessionView):
+class SessionLabels(OneSessionView):
     """The labels and the note of a session."""
 
     @extend_schema(request=LabelsRequest, responses=SessionBody)

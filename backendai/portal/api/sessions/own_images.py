@@ -24,7 +24,7 @@ from backendai.portal.api.cluster.jobs import JobBody
 from backendai.portal.api.frame.paging import ByName
 from backendai.portal.api.frame.parsing import StrictSerializer, values_of
 from backendai.portal.api.frame.views import ResourceView
-from backendai.portal.api.sessions.views import SessionView
+from backendai.portal.api.sessions.views import OneSessionView
 
 
 class CommitRequest(StrictSerializer):
@@ -41,7 +41,7 @@ class ShareRequest(StrictSerializer):
     project = serializers.UUIDField(help_text="The ID of one of your projects.")
 
 
-class SessionCommit(SessionView):
+class SessionCommit(OneSessionView):
     """Saving a session as an image."""
 
     queryset = ComputeSession.objects.select_related("image__registry")

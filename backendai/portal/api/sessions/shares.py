@@ -17,7 +17,7 @@ from backendai.domain.compute.services.launching.sharing import share_session, s
 from backendai.domain.compute.status import ShareRight
 from backendai.portal.api.frame.paging import OnePage, only_page
 from backendai.portal.api.frame.parsing import StrictSerializer, values_of
-from backendai.portal.api.sessions.views import SessionView
+from backendai.portal.api.sessions.views import OneSessionView
 
 
 class SessionShareRequest(StrictSerializer):
@@ -43,7 +43,7 @@ class SessionShareBody(serializers.ModelSerializer[SessionShare]):
         read_only_fields = fields
 
 
-class SharedSessionView(SessionView):
+class SharedSessionView(OneSessionView):
     """The base of the views of the shares of a session, which its owner alone sees."""
 
     serializer_class = SessionShareBody

@@ -19,11 +19,11 @@ from backendai.domain.compute.services.life.stop_schedules import delete_schedul
 from backendai.domain.compute.services.life.stopping import stop_session
 from backendai.portal.api.cluster.jobs import JobBody
 from backendai.portal.api.frame.parsing import StrictSerializer, values_of
-from backendai.portal.api.sessions.views import SessionBody, SessionView
+from backendai.portal.api.sessions.views import OneSessionView, SessionBody
 from backendai.scheduler.stop_times import DailyTimes
 
 
-class SessionStop(SessionView):
+class SessionStop(OneSessionView):
     """Stopping a session."""
 
     serializer_class = JobBody
@@ -56,7 +56,7 @@ class StopScheduleBody(serializers.ModelSerializer[StopSchedule]):
         read_only_fields = fields
 
 
-class SessionStopSchedule(SessionView):
+class SessionStopSchedule(OneSessionView):
     """The schedule that stops and resumes a session."""
 
     serializer_class = StopScheduleBody
@@ -80,7 +80,7 @@ class SessionStopSchedule(SessionView):
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
-class SessionResume(SessionView):
+class SessionResume(OneSessionView):
     """Resuming a stopped session."""
 
     @extend_schema(request=None, responses={202: SessionBody})

@@ -16,7 +16,7 @@ from rest_framework.response import Response
 from backendai.domain.compute.status import ShareRight
 from backendai.domain.usage.samples import MOST_POINTS, averages, series
 from backendai.portal.api.frame.parsing import BoundedSerializer, MomentField, values_of
-from backendai.portal.api.sessions.views import SessionView
+from backendai.portal.api.sessions.views import OneSessionView
 
 HOUR = 3600
 LONGEST = 366 * 24 * HOUR
@@ -69,7 +69,7 @@ class UsageBody(serializers.Serializer[Any]):
     points = UsagePointBody(many=True)
 
 
-class SessionUsage(SessionView):
+class SessionUsage(OneSessionView):
     """The measured usage of a session's kernels."""
 
     serializer_class = UsageBody

@@ -279,7 +279,7 @@ class SessionList(ListAPIView[ComputeSession]):
         return launched_answer(self.get_serializer(made).data, is_new=True)
 
 
-class SessionView(ResourceView[ComputeSession]):
+class OneSessionView(ResourceView[ComputeSession]):
     """The base of the views of one session: a visible one, and with ``right`` also one that is shared with it."""
 
     queryset = ComputeSession.objects.select_related("owner", "project__domain")
@@ -300,7 +300,7 @@ class SessionView(ResourceView[ComputeSession]):
         return self.answer(session, code)
 
 
-class SessionDetail(SessionView, RetrieveAPIView[ComputeSession]):
+class SessionDetail(OneSessionView, RetrieveAPIView[ComputeSession]):
     """One session."""
 
     queryset = ComputeSession.objects.all()
@@ -311,7 +311,7 @@ class SessionDetail(SessionView, RetrieveAPIView[ComputeSession]):
         return with_parts(super().visible(rows))
 
 
-class SessionEnd(SessionView):
+class SessionEnd(OneSessionView):
     """Terminating a session."""
 
     queryset = ComputeSession.objects.select_related("owner").only("name", "status", "owner__email")
@@ -338,7 +338,7 @@ class SessionsEnd(GenericAPIView[Any]):
         return Response(EndedManyBody(done).data)
 
 
-class SessionPriority(SessionView):
+class SessionPriority(OneSessionView):
     """The priority of a pending session."""
 
     @extend_schema(request=PriorityRequest, responses=SessionBody)
@@ -349,7 +349,7 @@ class SessionPriority(SessionView):
         return self.answer_now()
 
 
-class SessionEndTime(SessionView):
+class SessionEndTime(OneSessionView):
     """The latest end of a running session."""
 
     @extend_schema(request=EndTimeRequest, responses=SessionBody)
@@ -360,7 +360,7 @@ class SessionEndTime(SessionView):
         return self.answer_now()
 
 
-class SessionKernels(SessionView):
+class SessionKernels(OneSessionView):
     """The kernels of a session, the main one first."""
 
     serializer_class = KernelBody

@@ -31,7 +31,7 @@ from backendai.domain.compute.status import PLACED, STARTING, Outcome, Phase, St
 
 DRAINED = "agent-drained"
 LONGEST_DRAIN = timedelta(days=365)
-_MINUTE = timedelta(seconds=59)  # texts have no seconds, so an end is rounded up
+_ROUNDED_UP = timedelta(seconds=59)  # texts have no seconds, so an end is rounded up
 _ALIVE = STARTING | {Status.RUNNING}
 
 
@@ -141,7 +141,7 @@ def move_agent(actor: User, agent: Agent, group: ResourceGroup, *, force: bool =
 
 def _tell_owners(session_ids: Collection[UUID], agent: Agent, ends_at: datetime | None, now: datetime) -> None:
     """Write the message into the sessions' histories, and let browsers reload their pages."""
-    until = Message("The session ends by {at}", at=f"{ends_at + _MINUTE:%Y-%m-%d %H:%M} UTC") if ends_at else ""
+    until = Message("The session ends by {at}", at=f"{ends_at + _ROUNDED_UP:%Y-%m-%d %H:%M} UTC") if ends_at else ""
     message = Message(
         "Agent {agent} is being drained. {until}.",
         agent=agent.name,
